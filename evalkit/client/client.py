@@ -63,7 +63,7 @@ class _Asking:
 
     __slots__ = (
         *("attempt", "away", "away_since", "bad_calls", "body", "bound", "drawn", "failed_after", "failed_at"),
-        *("outcomes", "place", "question", "queue_s", "refused", "started_at", "tier", "tries", "unread"),
+        *("outcomes", "place", "question", "queue_s", "refused", "started_at", "tier", "tier_since", "tries", "unread"),
     )
 
     def __init__(self, question: Question, tier: Tier, body: bytes, bound: int) -> None:
@@ -73,6 +73,8 @@ class _Asking:
         self.bound = bound
         self.tier = tier
         """By which the next attempt goes, ..."""
+        self.tier_since: float | None = None
+        """Loop time since which it goes by that, where the lane's pace asks; None: it does not yet."""
         self.place = 0
         """... not before this one of the template's."""
         self.away, self.away_since = 0, math.inf
@@ -143,11 +145,15 @@ class ModelAsker:
         if self._template.outgrows_window(len(body)):
             raise EpisodeRefused("context_length", self._why_outgrown(len(body)))
         asking = _Asking(question, tier, body, self._template.bound(len(body), tier))
-        outcome = await self._attempt(asking)
-        if type(outcome) is Answer:
-            return outcome
-        assert isinstance(outcome, Verdict)
-        return await self._again(asking, outcome)
+        try:
+            outcome = await self._attempt(asking)
+            if type(outcome) is Answer:
+                return outcome
+            assert isinstance(outcome, Verdict)
+            return await self._again(asking, outcome)
+        finally:
+            if asking.tier_since is not None:
+                self._clock_tier(asking)
 
     async def _again(self, asking: _Asking, failed: Verdict) -> Answer:
         """Further attempts. Tenacity's first attempt is the one that has failed, so that its schedule counts from
@@ -193,7 +199,7 @@ class ModelAsker:
         try:
             if self._permission is not None and not self._permission.is_current:
                 await renewed(self._permission)
-            response = await (streams or transport).send(body, f"{question.address}/{attempt}")
+            response = await self._sent(asking, streams or transport, f"{question.address}/{attempt}")
             # The reply is unknown until it is parsed, so this still belongs to the sending.
             understood = await offloaded(lambda: self._understand(response), len(response.body))
         finally:
@@ -236,11 +242,50 @@ class ModelAsker:
         asking.bound = self._template.bound(len(asking.body), asking.tier)
 
     def _choose_tier(self, asking: _Asking) -> None:
-        """By which tier the next attempt goes: the first that has not kept the request waiting for too long."""
-        tier = self._template.tiers[asking.place]
+        """By which tier the next attempt goes: the first that has not kept the request waiting for too long, or the
+        next one if the lane's pace wants it."""
+        pace, question, place = self._lane.pace, asking.question, asking.place
+        if pace is not None and self._is_slow(place):
+            draw = derive(question.address, "tier", asking.attempt) / 2.0**31
+            place += draw >= pace.share(question.episode, self._clock())
+        tier = self._template.tiers[place]
+        if pace is not None and (tier != asking.tier or asking.tier_since is None):
+            self._clock_tier(asking, tier)
         if tier != asking.tier:
             asking.tier = tier
+            asking.away, asking.away_since = 0, math.inf
             self._encode(asking)
+
+    def _is_slow(self, place: int) -> bool:
+        """Whether a tier of the template's is the slow one, with another after it."""
+        tiers = self._template.tiers
+        return tiers[place] == FLEX and place + 1 < len(tiers)
+
+    def _clock_tier(self, asking: _Asking, tier: Tier = "", *, answered: bool = False, lost: bool = False) -> None:
+        """The lane's pace is told that a request leaves its tier, and that it goes by another; by none: it is over."""
+        pace, now = self._lane.pace, self._clock()
+        if pace is None:
+            return
+        if asking.tier_since is not None:
+            speed = pace.slow if asking.tier == FLEX else pace.quick
+            speed.ended(asking.tier_since, now, answered=answered, lost=lost)
+            asking.tier_since = None
+        if tier:
+            asking.tier_since = now
+            (pace.slow if tier == FLEX else pace.quick).asked(now)
+
+    async def _sent(self, asking: _Asking, endpoint: Transport, request: str) -> HttpResponse:
+        """The response; of a slow tier one that is waited for no longer than time allows."""
+        pace = self._lane.pace
+        if pace is None or asking.tier != FLEX or not self._is_slow(asking.place):
+            return await endpoint.send(asking.body, request)
+        limit_s = pace.limit_s(asking.question.episode, self._clock())
+        try:
+            async with asyncio.timeout(max(0.0, limit_s)):
+                return await endpoint.send(asking.body, request)
+        except TimeoutError:
+            words = f"no reply by the tier {asking.tier} within {limit_s:.0f} s, which is all that the deadline leaves"
+            return HttpResponse(headers={}, failure="timeout", detail=words)
 
     def _turned_away(self, asking: _Asking, ticket: Ticket, verdict: Verdict) -> Verdict:
         """After a refusal of the tier alone, which costs nothing: when to ask it again, or the next tier at once. The
@@ -258,7 +303,11 @@ class ModelAsker:
                 f"{verdict.message or verdict.kind}. Run again to resume the episode."
             )
         wait_s = max(verdict.wait_s or 0.0, away_s(asking.away, asking.question.address))
-        if asking.place + 1 < len(tiers) and now + wait_s - asking.away_since >= PATIENCE_S:
+        pace = self._lane.pace
+        most_s = PATIENCE_S - (now - asking.away_since)
+        if pace is not None:
+            most_s = min(most_s, pace.limit_s(asking.question.episode, now))
+        if asking.place + 1 < len(tiers) and wait_s >= most_s:
             self._go_down(asking)
             wait_s = 0.0
         return replace(verdict, kind=NO_ROOM, wait_s=wait_s)
@@ -349,6 +398,8 @@ class ModelAsker:
         limited = known_usage
         if not self._template.dialect.cached_reads_count:
             limited = replace(known_usage, input=max(1, known_usage.input - known_usage.cached_read))
+        if asking.tier_since is not None:
+            self._clock_tier(asking, answered=True)
         apart = len(self._ways) > 1 and tier != STANDARD
         latency_s = self._lane.succeeded(ticket, known_usage, limited=limited, apart=apart)
         if self._several:
@@ -404,6 +455,7 @@ class ModelAsker:
         if away:
             return self._turned_away(asking, ticket, verdict)
         if verdict.kind == "timeout":
+            self._clock_tier(asking, lost=True)
             self._go_down(asking)
         paid = counts_as_billed(verdict.outcome, self._template.billed, kind=verdict.kind)
         asking.failed_at = ticket.server.number

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from evalkit.client.budget import Budget
 from evalkit.client.lanes.lane import Lane
+from evalkit.client.lanes.tier_pace import TierPace
 from evalkit.engine.admit.admission import Admission
 from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.admit.backlogs import LaneBacklog, Place
@@ -21,6 +22,7 @@ from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.options import RunOptions, Stop
 from evalkit.engine.resume import KINDS, Holdings, order
 from evalkit.engine.scheduler import CellCount, LaneJob
+from evalkit.engine.time_left import remaining_of, rest_of
 from evalkit.engine.universe import PlannedEpisode, RunPart, lanes
 from evalkit.frozen.manifest import Manifest, ManifestAgent
 from evalkit.money import PicoUsd
@@ -166,7 +168,29 @@ def make_schedule(ready: Resources) -> Schedule:
     for job in jobs:
         if job.admitter is None:  # else the admitter learns
             job.context.learn = partial(_learn, forecast)
+    for job in admitted:
+        _set_pace(ready, job, backlogs[job.name])
     return Schedule(session=session, budget=endpoints.budget, forecast=forecast, jobs=jobs, admitter=admitter)
+
+
+def _set_pace(ready: Resources, job: LaneJob, backlog: LaneBacklog) -> None:
+    """Under a deadline, have a lane choose between a slow tier and the next one of a list."""
+    lane, flying = job.lane, job.context.flying
+    several = any(one.lane == job.name and len(one.tiers) > 1 for one in ready.endpoints.resolved.endpoints.values())
+    if lane is None or not several or ready.session.resolved.sweep.deadline_s is None:
+        return
+
+    def remaining() -> tuple[float, float, int]:
+        requests, longest = remaining_of(job, ready.forecast)
+        doubt = max((ready.forecast.uncertainty(*place) for place in job.cells), default=0.0)
+        return requests * (1 + doubt), longest, job.context.playing
+
+    def rest(episode: str) -> float:
+        active = flying.get(episode)
+        return 1.0 if active is None else rest_of(active, ready.forecast)
+
+    lane.pace = TierPace(lane.deadline, remaining, rest)
+    backlog.quick_s = partial(getattr, lane.pace.quick, "mean_s")
 
 
 def _learn(forecast: Forecast, active: ActiveEpisode) -> None:

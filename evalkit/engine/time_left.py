@@ -20,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 from time import thread_time
 
+from evalkit.engine.episode import ActiveEpisode
 from evalkit.engine.forecast import Forecast, beyond
 from evalkit.engine.scheduler import LaneJob
 
@@ -97,7 +98,7 @@ class TimeLeft:
 
     def requests(self) -> int | None:
         """The requests that are expected to remain, over lanes of models; None if it is not known."""
-        total = sum(_remaining(job, self._forecast)[0] for job in self._jobs if job.lane is not None)
+        total = sum(remaining_of(job, self._forecast)[0] for job in self._jobs if job.lane is not None)
         return None if math.isnan(total) else round(total)
 
     def _follow(self, left_s: float | None, now: float, passed_s: float) -> None:
@@ -115,7 +116,7 @@ class TimeLeft:
         for job in self._jobs:
             tempo = self._tempos[job.name]
             step_s = tempo.look(job, passed_s)
-            requests, longest = _remaining(job, self._forecast)
+            requests, longest = remaining_of(job, self._forecast)
             if not longest:
                 continue
             if step_s is None or tempo.age_s < SETTLED_S or math.isnan(requests):
@@ -145,7 +146,13 @@ def _left(job: LaneJob) -> int:
     return 0 if job.context.stopping else max(0, job.planned - job.done - job.broken_before)
 
 
-def _remaining(job: LaneJob, forecast: Forecast) -> tuple[float, float]:
+def rest_of(active: ActiveEpisode, forecast: Forecast) -> float:
+    """Requests that an episode in flight still takes: 1 at least."""
+    known = forecast.whole(active.episode.cell.agent.name, active.episode.suite.name).requests
+    return max(1.0, beyond(known, SPREAD, active.position.step)) if known > 0 else 1.0
+
+
+def remaining_of(job: LaneJob, forecast: Forecast) -> tuple[float, float]:
     """(requests that remain in a lane; those of its longest episode). NaN and 1 if nothing is known of its episodes."""
     left = _left(job)
     if not left:

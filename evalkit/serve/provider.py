@@ -45,7 +45,8 @@ TIER_TIMES: Mapping[str, str] = {"default": "1", "flex": "0.5", "priority": "2"}
 """What the tiers cost, beside the standard one; a request that names none is served by that."""
 FLEX, FLEX_SLOWER = "flex", 3.0
 """How many times as long a reply of the cheap one takes."""
-_TIER = re.compile(rb'"service_tier"\s*:\s*"(\w+)"\s*,?\s*')
+_MEMBER = rb'"service_tier"\s*:\s*"(\w+)"'
+_TIER = re.compile(rb",\s*%b|%b\s*,?\s*" % (_MEMBER, _MEMBER))
 BROKEN = ServedOutcome(status=0, headers={}, body=b"", ending="reset", admitted=True)
 """A connection that breaks."""
 
@@ -317,7 +318,7 @@ def without_tier(arrival: Arrival) -> tuple[str, Arrival]:
     if found is None:
         return "", arrival
     body = arrival.body[: found.start()] + arrival.body[found.end() :]
-    return found[1].decode(), replace(arrival, body=body)
+    return (found[1] or found[2]).decode(), replace(arrival, body=body)
 
 
 def seed_of(arrival: Arrival) -> int:

@@ -35,6 +35,7 @@ from evalkit.client.lanes.servers import ANYWHERE, JointWindow, LaneServer, Lane
 from evalkit.client.lanes.shared import Pool
 from evalkit.client.lanes.slow_start import BARREN_EPISODES, TRIAL_EPISODES, SlowStart
 from evalkit.client.lanes.stats import LaneStats, RateMeter, SeenElsewhere
+from evalkit.client.lanes.tier_pace import TierPace
 from evalkit.dialogue import Usage
 from evalkit.errors import EpisodeUnavailable, EvalkitError, LaneClosed
 from evalkit.spec.model import Limits, ServerSpec
@@ -81,6 +82,8 @@ class Lane:
         """What a user should know about the lane, in a sentence; empty: nothing."""
         self.deadline = math.inf
         """Loop time at which the run ends in any case: no pause beyond it is waited for."""
+        self.pace: TierPace | None = None
+        """By which tier of a list its requests go, where there is a deadline."""
         self._loop = asyncio.get_running_loop()
         width = min(width, limits.in_flight or width)
         self._servers = LaneServers(servers, limits, width=width, start=start, now=self._loop.time())

@@ -38,6 +38,8 @@ class LaneBacklog:
     """Those that earlier calls have started and that wait to be continued, by id: place, pico-dollars, requests."""
     reply_s: Callable[[], float] = lambda: 0.0
     """Seconds a reply takes, as far as the lane knows; 0: not yet."""
+    quick_s: Callable[[], float] = lambda: 0.0
+    """Of a lane that may go by a slow tier: seconds that a request takes by the quick one; 0: not known."""
     bound: Callable[[], int] = lambda: 0
     """The most that one of its requests was bounded by, in pico-dollars."""
     head: PlannedEpisode | None = None
@@ -109,7 +111,11 @@ class LaneBacklog:
 
     @property
     def step_s(self) -> float:
-        """Seconds from one request of an episode to its next, queues included; 0: not known."""
+        """Seconds from one request of an episode to its next, queues included; 0: not known. Of a lane with a slow tier
+        those of the quick one, by which it goes where time is short."""
+        quick_s = self.quick_s()
+        if quick_s:
+            return quick_s
         return self.seconds / self.requests if self.requests else self.reply_s()
 
 
