@@ -54,6 +54,10 @@ _NEAR = 0.9
 """Of a model's window: a request of about this size may be beyond it, as sizes in tokens are estimated."""
 _BEGUN = UNREADABLE | {"truncated", "broken_off"}
 """Outcomes of good answers that turned out to be no replies."""
+LIMIT_EVERY_S = 5.0
+"""How often it is asked whether a slow tier may still be waited for, ..."""
+LEAST_S = 0.01
+"""... and what counts as no time."""
 MOST_UNREAD_OF_ONE = 4
 """The same for one request: then its episode is deferred."""
 
@@ -279,13 +283,25 @@ class ModelAsker:
         pace = self._lane.pace
         if pace is None or asking.tier != FLEX or not self._is_slow(asking.place):
             return await endpoint.send(asking.body, request)
-        limit_s = pace.limit_s(asking.question.episode, self._clock())
+        episode, loop = asking.question.episode, asyncio.get_running_loop()
+
+        def look() -> None:
+            nonlocal timer
+            left_s = pace.limit_s(episode, loop.time())
+            if left_s > LEAST_S:
+                timer = loop.call_later(min(left_s, LIMIT_EVERY_S), look)
+            else:
+                timeout.reschedule(loop.time())
+
+        timer: asyncio.Handle = loop.call_soon(look)
         try:
-            async with asyncio.timeout(max(0.0, limit_s)):
+            async with asyncio.timeout(None) as timeout:
                 return await endpoint.send(asking.body, request)
         except TimeoutError:
-            words = f"no reply by the tier {asking.tier} within {limit_s:.0f} s, which is all that the deadline leaves"
+            words = f"no reply by the tier {asking.tier} before the time that is left was needed for the next one"
             return HttpResponse(headers={}, failure="timeout", detail=words)
+        finally:
+            timer.cancel()
 
     def _turned_away(self, asking: _Asking, ticket: Ticket, verdict: Verdict) -> Verdict:
         """After a refusal of the tier alone, which costs nothing: when to ask it again, or the next tier at once. The
@@ -454,20 +470,24 @@ class ModelAsker:
         assert asking.tries is not None
         if away:
             return self._turned_away(asking, ticket, verdict)
-        if verdict.kind == "timeout":
+        slow = verdict.kind == "timeout" and asking.tier == FLEX
+        if slow:
             self._clock_tier(asking, lost=True)
             self._go_down(asking)
         paid = counts_as_billed(verdict.outcome, self._template.billed, kind=verdict.kind)
         asking.failed_at = ticket.server.number
-        self._lane.failed(
-            ticket,
-            verdict.kind,
-            wait_s=verdict.wait_s,
-            message=self._hinted(verdict),
-            paid=paid and verdict.action == "retry",
-            answered=verdict.outcome in _BEGUN,
-            request=asking.question.address,
-        )
+        if slow:
+            self._lane.abandon(ticket)
+        else:
+            self._lane.failed(
+                ticket,
+                verdict.kind,
+                wait_s=verdict.wait_s,
+                message=self._hinted(verdict),
+                paid=paid and verdict.action == "retry",
+                answered=verdict.outcome in _BEGUN,
+                request=asking.question.address,
+            )
         asking.tries.counted += paid or not ticket.probe or _is_its_own(asking, verdict, ticket.server)
         if paid and ticket.server.paid >= MOST_PAID:  # before anybody else is let in
             self._lane.end(LaneClosed(self._why_paid(verdict, ticket.server)))

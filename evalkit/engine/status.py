@@ -35,7 +35,7 @@ from evalkit.store.live import read_live
 from evalkit.store.lock import Holder, holder
 from evalkit.store.reading.accounts import spent
 from evalkit.store.reading.index import RunIndex, read_index
-from evalkit.store.reading.totals import ByTier, CellTotals, rate, tiers_json
+from evalkit.store.reading.totals import ByTier, CellTotals, TierOutlook, outlooks, rate, tiers_json
 from evalkit.store.reading.unmetered import Unmetered
 
 NOTHING = Range(0.0, 0.0, 0.0)
@@ -133,6 +133,11 @@ class Status:
         """Of the slowest lane; None if no rate is known."""
         return max(self.lane_seconds.values(), default=None)
 
+    @property
+    def by_tier(self) -> tuple[TierOutlook, ...]:
+        """What remains by each tier that has served replies, and by their mixture; empty where only one has."""
+        return outlooks(self.tiers, self.to_finish.expected, self.seconds_left)
+
     def to_json(self) -> dict[str, Any]:
         """The status with a stable schema: `version` 1; money in USD, and as whole pico-dollars."""
         return {
@@ -168,6 +173,7 @@ class Status:
             },
             "to_finish_usd": _usd(self.to_finish),
             "seconds_left": self.seconds_left,
+            "by_tier": [one.to_json() for one in self.by_tier],
             "kept": list(self.kept),
             **({} if self.question is None else {"question": self.question}),
             "cells": [_cell_json(cell) for cell in self.cells],

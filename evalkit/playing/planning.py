@@ -100,6 +100,7 @@ def _known(resolved: Resolved, own: Path) -> PriorKnowledge:
         held=dict(index.episodes),
         begun=begun,
         spent=spent(index.totals["cost"], accounts(index.ledger, index.cost_by_worker).values()),
+        tiers=index.tiers,
         reply_s=reply_s,
         spread=_spread(own) if resolved.sweep.decide is not None else None,
     )

@@ -185,6 +185,7 @@ def _summary(plan: Plan) -> Iterator[str]:
     for lane in plan.lanes:
         if lane.requests:
             yield _lane_words(plan, lane)
+    yield from _tier_words(plan)
     if plan.in_flight is not None and any("in flight" in lane.bound for lane in plan.lanes):
         yield (
             f"By worst-case cost, the budget allows {many(plan.in_flight, 'request')} in flight at first, "
@@ -218,6 +219,15 @@ def _lane_words(plan: Plan, lane: LanePlan) -> str:
         f"{lane.lane}: about {span(lane.seconds)} at {plan.reply_s[lane.lane] * 1000:,.0f} ms a reply{assumed}; "
         f"what limits it: {lane.bound}."
     )
+
+
+def _tier_words(plan: Plan) -> Iterator[str]:
+    """Price and time of lanes by tiers, beside each other."""
+    for lane in dict.fromkeys(one.lane for one in plan.tiers):
+        own = [one for one in plan.tiers if one.lane == lane]
+        parts = [f"{one.tier} {show_usd(round(one.cost))}, about {span(one.seconds)}" for one in own]
+        guessed = any(one.assumed_s is not None for one in own)
+        yield f"{lane} by tiers: {'; '.join(parts)}{' (times are assumed)' * guessed}."
 
 
 def _pace(requests_per_s: float) -> str:

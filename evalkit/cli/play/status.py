@@ -13,7 +13,7 @@ from evalkit.engine.forecast import Range
 from evalkit.engine.status import CellStatus, Status, read_status
 from evalkit.money import money_words, show_usd, simulated_words
 from evalkit.playing.specs import run_directory
-from evalkit.store.reading.totals import tier_words, tiers_json
+from evalkit.store.reading.totals import outlook_words, tier_words, tiers_json
 from evalkit.text import many, span, visible
 
 if TYPE_CHECKING:
@@ -224,6 +224,7 @@ def _words(status: Status) -> list[str]:
     lines += [tier_words(status.tiers), status.unmetered.advice()]
     if ended < planned:
         lines.append(_finish(status) + (" Only `--play-all` plays on." if answered else ""))
+        lines.append(outlook_words(status.by_tier))
     lines += [visible(f"Servers of {lane}: {server_words(servers)}.") for lane, servers in status.servers.items()]
     lines = list(dict.fromkeys(filter(None, lines)))
     return [*lines, *question_lines(status.question, MOST_OPEN), *status.kept]

@@ -23,6 +23,11 @@ SPREADS = 3.0
 """Standard deviations of a chain of replies that are kept free: the latest of some hundreds is no later."""
 
 
+FIRST = 0.125
+"""The part of the requests that goes by the slow tier while it has answered none: so both become known, and little is
+lost if there is no time for it."""
+
+
 class TierSpeed:
     """How long requests take by one tier, from when they are asked to the reply: queue and refusals included."""
 
@@ -77,8 +82,10 @@ class TierPace:
     def share(self, episode: str, now: float) -> float:
         """The part of requests like the next one of an episode that may go by the slow tier: 0 to 1."""
         turns, slow_s, quick_s = self._ahead(episode, now), self.slow.expected_s(now), self.quick.mean_s
-        if self.limit_s(episode, now) <= slow_s or (self.slow.loses and self.slow.waiting):
+        if self.limit_s(episode, now) <= slow_s + self.slow.spare_s(1) or (self.slow.loses and self.slow.waiting):
             return 0.0
+        if not self.slow.mean_s:
+            return FIRST
         allowed_s = (self.deadline - now - self.quick.spare_s(turns)) / turns
         if allowed_s >= slow_s:
             return 1.0
@@ -89,7 +96,7 @@ class TierPace:
     def limit_s(self, episode: str, now: float) -> float:
         """How long a reply of the slow tier may be waited for, so that the quick one can end everything."""
         turns = self._ahead(episode, now)
-        return self.deadline - now - turns * self.quick.expected_s(now) - self.quick.spare_s(turns)
+        return self.deadline - now - turns * self.quick.mean_s - self.quick.spare_s(turns)
 
     def _ahead(self, episode: str, now: float) -> float:
         """Requests in a row before the lane has ended: R / W + L (1 - 1 / W), or those of an episode if they are

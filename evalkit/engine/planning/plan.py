@@ -6,14 +6,25 @@ longest episode or this machine's processors need. Real models differ from stand
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from evalkit.dialogue import Usage
 from evalkit.engine.forecast import Forecast, asks_per_step, prior_of, ranged
 from evalkit.engine.freezing.freeze import Resolved, endpoint_name, lane_shares
 from evalkit.engine.planning.answerable import question_plan
-from evalkit.engine.planning.planned import ITSELF, RATE, STAND_IN, THIS_PROCESS, CellPlan, LanePlan, Plan, QuestionPlan
+from evalkit.engine.planning.planned import (
+    ITSELF,
+    RATE,
+    STAND_IN,
+    THIS_PROCESS,
+    CellPlan,
+    LanePlan,
+    Plan,
+    QuestionPlan,
+    TierPlan,
+)
 from evalkit.engine.resume import LoggedProgress
 from evalkit.engine.servers import capacity
 from evalkit.engine.stand_in import (
@@ -30,9 +41,9 @@ from evalkit.engine.stand_in import (
 )
 from evalkit.engine.universe import AgentSetup, Choice, cells
 from evalkit.frozen.manifest import Manifest, ManifestAgent
-from evalkit.money import Price
+from evalkit.money import FLEX, STANDARD, Price, Tier
 from evalkit.spec.model import Limits
-from evalkit.store.reading.totals import CellTotals
+from evalkit.store.reading.totals import ByTier, CellTotals
 from evalkit.text import many
 from evalkit.wire.table import DIALECTS
 
@@ -42,6 +53,9 @@ PROCESSOR = "processor time"
 """The same where this machine's processors do."""
 ASSUMED_REPLY_S = 2.0
 """Seconds that a reply takes if nothing better is known; `plan` reports this assumption."""
+FLEX_SLOWER = 10.0
+"""How many times as long a reply by a cheap tier is assumed to take: providers promise nothing. Google's target is 1 to
+15 minutes (https://ai.google.dev/gemini-api/docs/optimization)."""
 CPU_S, SIMULATED_CPU_S = 0.0009, 0.0009
 """CPU seconds that a process takes for a request (engine, environment, HTTP, log), and that a provider that is
 simulated on the same machine takes beside it, as quickstart shows on two cores."""
@@ -73,6 +87,8 @@ class PriorKnowledge:
     """That run's own figures."""
     spent: int = 0
     """Pico-dollars that it has spent."""
+    tiers: ByTier = field(default_factory=dict)
+    """What served its replies."""
     reply_s: Mapping[str, float] = field(default_factory=dict)
     """Assumed seconds per reply, by lane."""
     spread: float | None = None
@@ -226,7 +242,48 @@ async def plan_sweep(
         marks={agent.name: agent.marks for agent in agents},
         simulated=resolved.manifest.simulated,
         question=_question(resolved, plans, known),
+        tiers=tuple(_tiers(resolved, plans, known)),
     )
+
+
+def _tiers(resolved: Resolved, plans: Sequence[CellPlan], known: PriorKnowledge) -> Iterator[TierPlan]:
+    """By lane that goes by others than the standard tier: price and time by each of its tiers and by the standard one;
+    and by the mixture, where there are several and a deadline. A cell's cost is that of the standard tier."""
+    chosen = {one.lane: one for one in resolved.endpoints.values() if one.tiers != (STANDARD,)}
+    whole = sum(sums.cost + sums.saved for sums in known.tiers.values())
+    dearer = whole / sum(sums.cost for sums in known.tiers.values()) if whole else 1.0  # than the forecast's mixture
+    for lane, endpoint in chosen.items():
+        in_lane, usual = [cell for cell in plans if cell.lane == lane], known.reply_s.get(lane, ASSUMED_REPLY_S)
+        found = []
+        for tier in dict.fromkeys((*endpoint.tiers, STANDARD)):
+            seen, slower = known.tiers.get(tier), FLEX_SLOWER if tier == FLEX else 1.0
+            assumed = None if seen is not None and seen.seconds else usual * slower
+            reply_s = seen.seconds / seen.replies if seen is not None and assumed is None else usual * slower
+            cost = sum(cell.cost * dearer * _times(resolved, cell, tier) for cell in in_lane)
+            seconds = _plan_lane(resolved, lane, plans, reply_s, known.spent, None).seconds
+            found.append(TierPlan(lane=lane, tier=tier, cost=cost, seconds=seconds, assumed_s=assumed))
+        yield from found
+        deadline_s, slow = resolved.sweep.deadline_s, found[0]
+        if len(endpoint.tiers) > 1 and deadline_s is not None and slow.tier == FLEX:
+            quick = found[1]
+            part = 1.0 if slow.seconds <= deadline_s else 0.0
+            if quick.seconds < deadline_s < slow.seconds:
+                part = (deadline_s - quick.seconds) / (slow.seconds - quick.seconds)
+            yield TierPlan(
+                lane=lane,
+                tier=f"mixed by the deadline ({part:.0%} {FLEX})",
+                cost=part * slow.cost + (1 - part) * quick.cost,
+                seconds=part * slow.seconds + (1 - part) * quick.seconds,
+                assumed_s=None,
+            )
+
+
+def _times(resolved: Resolved, cell: CellPlan, tier: Tier) -> float:
+    """How many times the standard price a cell's tokens cost by a tier."""
+    agent = resolved.manifest.agents[cell.agent]
+    price, usage = price_of(agent), Usage(input=round(cell.tokens_in), output=round(cell.tokens_out))
+    own = Price(**agent.tier_prices[tier]) if tier in agent.tier_prices else price
+    return replace(own, over=0).of(usage) / max(1, replace(price, over=0).of(usage))
 
 
 def _machine(resolved: Resolved, lanes: Sequence[LanePlan], simulated: set[str]) -> list[LanePlan]:

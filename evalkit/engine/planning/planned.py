@@ -71,6 +71,29 @@ class LanePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TierPlan:
+    """One lane by one tier, or by the mixture that the deadline asks for."""
+
+    lane: str
+    tier: str
+    cost: float
+    """Pico-dollars."""
+    seconds: float
+    assumed_s: float | None
+    """Seconds a reply, where they are assumed; None: as replies took so far, or as others' do."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values, money in USD."""
+        return {
+            "lane": self.lane,
+            "tier": self.tier,
+            "usd": usd_number(self.cost),
+            "seconds": self.seconds,
+            "assumed_reply_s": self.assumed_s,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answerable:
     """When a pair that differs so much is answered."""
 
@@ -182,6 +205,8 @@ class Plan:
     """Whether its money is real, as of the manifest."""
     question: QuestionPlan | None = None
     """What can be found out, and at what price; None: the sweep asks nothing."""
+    tiers: tuple[TierPlan, ...] = ()
+    """Lanes that go by other tiers than the standard one: by each, and by their mixture."""
 
     @property
     def cost(self) -> float:
@@ -267,6 +292,7 @@ class Plan:
                 }
                 for lane in self.lanes
             ],
+            **({"tiers": [one.to_json() for one in self.tiers]} if self.tiers else {}),
             "marks": {agent: list(marks) for agent, marks in self.marks.items() if marks},
             **({} if self.question is None else {"question": self.question.to_json()}),
         }

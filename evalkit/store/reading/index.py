@@ -74,7 +74,9 @@ def _index(run: Path) -> RunIndex:
         totals={name: sum(getattr(cell, name) for cell in cells.values()) for name in SUMS},
         cost_by_agent=by_agent,
         cost_by_worker=numbers.cost_by_worker,
-        tiers={tier: TierTotals(*sums) for tier, sums in sorted(numbers.tiers.items()) if sums[0]},
+        tiers={
+            tier: TierTotals(*map(int, sums[:3]), sums[3]) for tier, sums in sorted(numbers.tiers.items()) if sums[0]
+        },
         unmetered=Unmetered(replies=replies, cost=cost, doubtful=doubtful, doubtful_cost=doubtful_cost),
         cells=cells,
         ledger=tuple(ledger_records(tables_of("ledger", files["ledger"], LEDGER.names))),

@@ -18,6 +18,7 @@ PLACE = ("environment", "suite", "instance", "agent")
 COLUMNS = (
     *("episode", *PLACE, "ending", "replicate", "take", "step", *SUMS),
     *("row_kind", "base_take", "worker", "attempts", "started_at", "tier", "saved"),
+    *("latency_s", "queue_s"),
 )
 """Columns of STEPS that are read."""
 
@@ -35,8 +36,8 @@ class LogNumbers:
         self.cost_by_worker: dict[str, int] = {}
         self.unmetered: dict[str, list[int]] = {UNMETERED: [0, 0], DOUBTFUL: [0, 0]}
         """Replies without usage or with doubtful figures: how many, and their cost."""
-        self.tiers: dict[str, list[int]] = {}
-        """By the tier that served them, replies: how many, their cost, and what it saved."""
+        self.tiers: dict[str, list[float]] = {}
+        """By the tier that served them, replies: how many, their cost, what it saved, and their seconds."""
         self.spells: dict[tuple[str, str], list[tuple[float, float]]] = {}
         """By agent and suite, when requests were sent without a pause."""
         self.cut_lines: dict[tuple[int, int], int] = {}
@@ -84,8 +85,9 @@ class LogNumbers:
         tiers, tier = coded(table, "tier")
         answered = np.array([name.rpartition(",")[2] in ANSWERED for name in attempts], np.int64)[attempt]
         parts = (_grouped(tier, own, len(tiers)) for own in (answered, cost, ints(table, "saved")))
-        for name, *own in zip(tiers, *parts, strict=True):
-            self.tiers[name] = [sum(pair) for pair in zip(self.tiers.get(name, (0, 0, 0)), own, strict=True)]
+        seconds = np.bincount(tier, floats(table, "latency_s") + floats(table, "queue_s"), len(tiers)).tolist()
+        for name, *own in zip(tiers, *parts, seconds, strict=True):
+            self.tiers[name] = [sum(pair) for pair in zip(self.tiers.get(name, (0, 0, 0, 0.0)), own, strict=True)]
 
     def _add_times(self, table: pa.Table, paid: Flags) -> None:
         agents, agent = coded(table, "agent")

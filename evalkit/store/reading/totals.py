@@ -1,12 +1,12 @@
 """Sums of a log by agent and suite."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from evalkit.money import STANDARD, show_usd
+from evalkit.money import STANDARD, show_usd, usd_number
 from evalkit.store.files.record import REFUSED, UNSCORED
-from evalkit.text import many
+from evalkit.text import many, span
 
 PAUSE_S = 120.0
 """Seconds without a request after which a run counts as idle."""
@@ -19,6 +19,8 @@ class TierTotals(NamedTuple):
     cost: int
     saved: int
     """What they would have cost more by the standard tier."""
+    seconds: float = 0.0
+    """Of all of them, queues included."""
 
 
 ByTier = Mapping[str, TierTotals]
@@ -35,6 +37,48 @@ def tier_words(tiers: ByTier) -> str:
     ]
     whole = sum(sums.cost + sums.saved for sums in tiers.values())
     return f"Served: {', '.join(parts)}; by {STANDARD} alone they would have cost {show_usd(whole)}."
+
+
+class TierOutlook(NamedTuple):
+    """What remains, if all of it goes by a tier, or by the mixture of tiers."""
+
+    tier: str
+    cost: float
+    """Pico-dollars."""
+    seconds: float | None
+    """None: not known."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {"tier": self.tier, "usd": usd_number(self.cost), "seconds": self.seconds}
+
+
+MIXTURE = "the mixture so far"
+
+
+def outlooks(tiers: ByTier, cost: float, seconds: float | None) -> tuple[TierOutlook, ...]:
+    """What remains by each tier that has served replies, and by the mixture, of which `cost` and `seconds` are; none
+    where no other than the standard one has. Other tiers cost and take what they did so far, in proportion."""
+    named = {tier: sums for tier, sums in tiers.items() if tier and sums.cost}
+    if not cost or not named.keys() - {STANDARD}:
+        return ()
+    paid, listed = sum(sums.cost for sums in named.values()), sum(sums.cost + sums.saved for sums in named.values())
+    mean = sum(sums.seconds for sums in named.values()) / sum(sums.replies for sums in named.values())
+    found = []
+    for tier, sums in {STANDARD: TierTotals(0, 1, 0), **named}.items():
+        pace = sums.seconds / sums.replies / mean if sums.replies and mean else None
+        took = None if pace is None or seconds is None else seconds * pace
+        found.append(TierOutlook(tier, cost * listed / paid * sums.cost / max(1, sums.cost + sums.saved), took))
+    return (*found, TierOutlook(MIXTURE, cost, seconds))
+
+
+def outlook_words(found: Sequence[TierOutlook]) -> str:
+    """The same in a sentence; empty if there is none."""
+    parts = [
+        f"{one.tier} {show_usd(round(one.cost))}" + ("" if one.seconds is None else f", {span(one.seconds)}")
+        for one in found
+    ]
+    return f"What remains, by tiers: {'; '.join(parts)}." if found else ""
 
 
 def tiers_json(tiers: ByTier) -> dict[str, dict[str, int]]:
