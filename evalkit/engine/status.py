@@ -173,7 +173,7 @@ class Status:
             },
             "to_finish_usd": _usd(self.to_finish),
             "seconds_left": self.seconds_left,
-            "by_tier": [one.to_json() for one in self.by_tier],
+            "to_finish_by_tier": [one.to_json() for one in self.by_tier],
             "kept": list(self.kept),
             **({} if self.question is None else {"question": self.question}),
             "cells": [_cell_json(cell) for cell in self.cells],

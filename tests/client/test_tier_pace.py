@@ -132,7 +132,7 @@ def test_every_night_ends_in_time_whatever_flex_does(load: str, times: float) ->
 @pytest.mark.parametrize(("load", "most"), [("quick", 0.5), ("three times as slow", 0.5), ("always full", 1.0)])
 def test_with_time_enough_it_costs_what_flex_does(load: str, most: float) -> None:
     found = night(LOADS[load], 40 * ALONE_S)
-    assert found.money <= most + 0.01  # a part of the first requests goes by the standard tier
+    assert found.money <= most + 0.02  # a part of the first requests goes by the standard tier
     assert found.charged == 0
 
 

@@ -84,7 +84,11 @@ def outlook_words(found: Sequence[TierOutlook]) -> str:
 def tiers_json(tiers: ByTier) -> dict[str, dict[str, int]]:
     """The same as plain values, by tier."""
     return {
-        tier: {"replies": sums.replies, "cost_pico_usd": sums.cost, "standard_pico_usd": sums.cost + sums.saved}
+        tier or "unnamed": {
+            "replies": sums.replies,
+            "cost_pico_usd": sums.cost,
+            "standard_pico_usd": sums.cost + sums.saved,
+        }
         for tier, sums in tiers.items()
     }
 
