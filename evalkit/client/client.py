@@ -285,6 +285,8 @@ class ModelAsker:
             return await endpoint.send(asking.body, request)
         episode, loop = asking.question.episode, asyncio.get_running_loop()
 
+        timer: asyncio.Handle | None = None
+
         def look() -> None:
             nonlocal timer
             left_s = pace.limit_s(episode, loop.time())
@@ -293,15 +295,16 @@ class ModelAsker:
             else:
                 timeout.reschedule(loop.time())
 
-        timer: asyncio.Handle = loop.call_soon(look)
         try:
             async with asyncio.timeout(None) as timeout:
+                look()
                 return await endpoint.send(asking.body, request)
         except TimeoutError:
             words = f"no reply by the tier {asking.tier} before the time that is left was needed for the next one"
             return HttpResponse(headers={}, failure="timeout", detail=words)
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
 
     def _turned_away(self, asking: _Asking, ticket: Ticket, verdict: Verdict) -> Verdict:
         """After a refusal of the tier alone, which costs nothing: when to ask it again, or the next tier at once. The

@@ -2,6 +2,7 @@
 has to play."""
 
 import asyncio
+import math
 import resource
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -110,6 +111,8 @@ class Schedule:
 # The jobs of each lane of a session, and the admission queue for episodes that cost money or time. First, room for
 # connections: the file-descriptor limit, raised towards what a run's width needs.
 
+OPENS_WITHIN = 4
+"""Replies for each place of a lane's width, within which its window opens, roughly."""
 KEPT = 64
 """Descriptors for everything except connections: log, libraries, terminal."""
 
@@ -183,7 +186,10 @@ def _set_pace(ready: Resources, job: LaneJob, backlog: LaneBacklog) -> None:
     def remaining() -> tuple[float, float, int]:
         requests, longest = remaining_of(job, ready.forecast)
         doubt = max((ready.forecast.uncertainty(*place) for place in job.cells), default=0.0)
-        return requests * (1 + doubt), longest, job.context.playing
+        # Until its window has opened, the lane plays less than its width: that is assumed first, then what is seen.
+        most, seen = min(job.width, max(1, job.planned - job.done)), job.context.playing
+        width = seen + max(0, most - seen) * math.exp(-job.context.steps / (OPENS_WITHIN * most))
+        return requests * (1 + doubt), longest, round(width)
 
     def rest(episode: str) -> float:
         active = flying.get(episode)

@@ -91,7 +91,11 @@ def night(load: Load, deadline_s: float, *, seed: int = 0) -> Night:
 
         def remaining() -> tuple[float, float, int]:
             requests = len(left) * LONG + sum(flying.values())
-            return requests, max([*flying.values(), LONG if left else 0], default=0), len(flying)
+            return (
+                requests,
+                max([*flying.values(), LONG if left else 0], default=0),
+                max(len(flying), min(WIDTH, len(left))),
+            )
 
         lane.pace = TierPace(deadline_s, remaining, lambda episode: flying[episode])
 

@@ -1,16 +1,23 @@
 """Tiers in a sweep: where they are chosen, what is refused, what a plan and a status say of them."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from evalkit.cli.play.plan import print_plan
+from evalkit.client.lanes.tier_pace import TierPace
 from evalkit.engine.freezing.freeze import Resolved, merge, resolve
+from evalkit.engine.options import RunOptions
+from evalkit.engine.status import read_status
 from evalkit.errors import UsageError
 from evalkit.money import pico_per_token
 from evalkit.playing.planning import planned
+from evalkit.playing.sweeps import run_sweep
 from evalkit.spec.sweep import read_sweep
 from evalkit.store.reading.totals import MIXTURE, TierTotals, outlook_words, outlooks, tier_words
+from tests.provider.options import options_from
+from tests.provider.serving import serving
 
 PROVIDER = """
 dialect = "openai_chat"
@@ -106,7 +113,7 @@ def test_it_is_no_part_of_an_agents_identity_and_its_price_is_frozen(tmp_path: P
 )
 def test_what_is_wrong_with_tiers_is_said(tmp_path: Path, change: dict[str, str], says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        resolved(tmp_path, **change)  # type: ignore[arg-type]
+        resolved(tmp_path, **change)
 
 
 def test_a_policy_in_this_process_has_no_tier(tmp_path: Path) -> None:
@@ -126,6 +133,42 @@ def test_a_format_without_a_field_names_no_tier(tmp_path: Path, dialect: str) ->
         resolve(read_sweep(tmp_path / "mine.toml"))
 
 
+def test_a_run_under_a_deadline_asks_its_forecast_which_tier_to_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which tier that is depends on the clock; that everything is billed as it was served does not."""
+    asked, share = list[tuple[float, float, int, float]](), TierPace.share
+
+    def noted(own: TierPace, episode: str, now: float) -> float:
+        asked.append((*own._remaining(), own._rest(episode)))
+        return min(0.5, share(own, episode, now)) if len(asked) > 1 else 0.5
+
+    monkeypatch.setattr(TierPace, "share", noted)
+
+    async def play() -> None:
+        options = options_from({"models": ["knuth"], "price": "1:4", "flex_full": 0.1, "downgraded": 0.2})
+        async with serving(options) as (url, double):
+            resolved(
+                tmp_path, agent='name = "m"\nmax_tokens = 900\ntier = ["flex", "standard"]', top='deadline = "10h"'
+            )
+            for file in (tmp_path / "providers" / "p.toml", tmp_path / "mine.toml"):
+                text = file.read_text().replace("http://127.0.0.1:1", url)
+                file.write_text(text.replace('model = "m"', 'model = "knuth"').replace('models."m"', 'models."knuth"'))
+            sweep = resolve(read_sweep(tmp_path / "mine.toml"))
+            outcome = await run_sweep(sweep, RunOptions(directory=tmp_path / "run"), lambda view: None)
+            assert outcome.exit_code == 0
+            assert outcome.spent == double.totals.bill
+
+    asyncio.run(play())
+    requests, longest, width, rest = asked[0]
+    assert requests >= longest >= rest >= 1
+    assert width >= 1
+    tiers = read_status(tmp_path / "run").tiers
+    assert set(tiers) <= {"flex", "standard"}
+    assert tiers["standard"].saved == 0
+    assert tiers["standard"].replies + tiers["flex"].replies == sum(one.replies for one in tiers.values())
+
+
 @pytest.mark.parametrize(("deadline", "share"), [("10s", "0%"), ("400s", ""), ("10h", "100%")])
 def test_a_plan_shows_tiers_and_their_mixture_beside_each_other(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], deadline: str, share: str
@@ -135,6 +178,8 @@ def test_a_plan_shows_tiers_and_their_mixture_beside_each_other(
     assert (flex.tier, standard.tier) == ("flex", "standard")
     assert flex.cost == pytest.approx(standard.cost / 2)
     assert standard.cost == pytest.approx(found.cost)
+    assert flex.seconds is not None
+    assert standard.seconds is not None
     assert flex.seconds == pytest.approx(10 * standard.seconds)
     assert share in mixed.tier
     assert flex.cost <= mixed.cost <= standard.cost

@@ -225,8 +225,8 @@ def _tier_words(plan: Plan) -> Iterator[str]:
     """Price and time of lanes by tiers, beside each other."""
     for lane in dict.fromkeys(one.lane for one in plan.tiers):
         own = [one for one in plan.tiers if one.lane == lane]
-        parts = [f"{one.tier} {show_usd(round(one.cost))}, about {span(one.seconds)}" for one in own]
-        guessed = any(one.assumed_s is not None for one in own)
+        parts = [f"{one.tier} {show_usd(round(one.cost))}, about {span(one.seconds or 0.0)}" for one in own]
+        guessed = any(one.assumed for one in own)
         yield f"{lane} by tiers: {'; '.join(parts)}{' (times are assumed)' * guessed}."
 
 

@@ -82,7 +82,8 @@ class TierPace:
     def share(self, episode: str, now: float) -> float:
         """The part of requests like the next one of an episode that may go by the slow tier: 0 to 1."""
         turns, slow_s, quick_s = self._ahead(episode, now), self.slow.expected_s(now), self.quick.mean_s
-        if self.limit_s(episode, now) <= slow_s + self.slow.spare_s(1) or (self.slow.loses and self.slow.waiting):
+        spare_s = self.slow.spare_s(1) + self.quick.spare_s(turns)
+        if self.limit_s(episode, now) <= slow_s + spare_s or (self.slow.loses and self.slow.waiting):
             return 0.0
         if not self.slow.mean_s:
             return FIRST
@@ -95,8 +96,9 @@ class TierPace:
 
     def limit_s(self, episode: str, now: float) -> float:
         """How long a reply of the slow tier may be waited for, so that the quick one can end everything."""
-        turns = self._ahead(episode, now)
-        return self.deadline - now - turns * self.quick.mean_s - self.quick.spare_s(turns)
+        turns, own = self._ahead(episode, now), max(1.0, self._rest(episode))
+        needed_s = max(turns * self.quick.mean_s, own * self.quick.mean_s + self.quick.spare_s(own))
+        return self.deadline - now - needed_s
 
     def _ahead(self, episode: str, now: float) -> float:
         """Requests in a row before the lane has ended: R / W + L (1 - 1 / W), or those of an episode if they are

@@ -14,17 +14,7 @@ from evalkit.dialogue import Usage
 from evalkit.engine.forecast import Forecast, asks_per_step, prior_of, ranged
 from evalkit.engine.freezing.freeze import Resolved, endpoint_name, lane_shares
 from evalkit.engine.planning.answerable import question_plan
-from evalkit.engine.planning.planned import (
-    ITSELF,
-    RATE,
-    STAND_IN,
-    THIS_PROCESS,
-    CellPlan,
-    LanePlan,
-    Plan,
-    QuestionPlan,
-    TierPlan,
-)
+from evalkit.engine.planning.planned import ITSELF, RATE, STAND_IN, THIS_PROCESS, CellPlan, LanePlan, Plan, QuestionPlan
 from evalkit.engine.resume import LoggedProgress
 from evalkit.engine.servers import capacity
 from evalkit.engine.stand_in import (
@@ -43,7 +33,7 @@ from evalkit.engine.universe import AgentSetup, Choice, cells
 from evalkit.frozen.manifest import Manifest, ManifestAgent
 from evalkit.money import FLEX, STANDARD, Price, Tier
 from evalkit.spec.model import Limits
-from evalkit.store.reading.totals import ByTier, CellTotals
+from evalkit.store.reading.totals import ByTier, CellTotals, TierOutlook
 from evalkit.text import many
 from evalkit.wire.table import DIALECTS
 
@@ -246,7 +236,7 @@ async def plan_sweep(
     )
 
 
-def _tiers(resolved: Resolved, plans: Sequence[CellPlan], known: PriorKnowledge) -> Iterator[TierPlan]:
+def _tiers(resolved: Resolved, plans: Sequence[CellPlan], known: PriorKnowledge) -> Iterator[TierOutlook]:
     """By lane that goes by others than the standard tier: price and time by each of its tiers and by the standard one;
     and by the mixture, where there are several and a deadline. A cell's cost is that of the standard tier."""
     chosen = {one.lane: one for one in resolved.endpoints.values() if one.tiers != (STANDARD,)}
@@ -254,28 +244,21 @@ def _tiers(resolved: Resolved, plans: Sequence[CellPlan], known: PriorKnowledge)
     dearer = whole / sum(sums.cost for sums in known.tiers.values()) if whole else 1.0  # than the forecast's mixture
     for lane, endpoint in chosen.items():
         in_lane, usual = [cell for cell in plans if cell.lane == lane], known.reply_s.get(lane, ASSUMED_REPLY_S)
-        found = []
+        found = list[tuple[float, float]]()
         for tier in dict.fromkeys((*endpoint.tiers, STANDARD)):
             seen, slower = known.tiers.get(tier), FLEX_SLOWER if tier == FLEX else 1.0
-            assumed = None if seen is not None and seen.seconds else usual * slower
-            reply_s = seen.seconds / seen.replies if seen is not None and assumed is None else usual * slower
+            reply_s = seen.seconds / seen.replies if seen is not None and seen.seconds else usual * slower
             cost = sum(cell.cost * dearer * _times(resolved, cell, tier) for cell in in_lane)
             seconds = _plan_lane(resolved, lane, plans, reply_s, known.spent, None).seconds
-            found.append(TierPlan(lane=lane, tier=tier, cost=cost, seconds=seconds, assumed_s=assumed))
-        yield from found
-        deadline_s, slow = resolved.sweep.deadline_s, found[0]
-        if len(endpoint.tiers) > 1 and deadline_s is not None and slow.tier == FLEX:
-            quick = found[1]
-            part = 1.0 if slow.seconds <= deadline_s else 0.0
-            if quick.seconds < deadline_s < slow.seconds:
-                part = (deadline_s - quick.seconds) / (slow.seconds - quick.seconds)
-            yield TierPlan(
-                lane=lane,
-                tier=f"mixed by the deadline ({part:.0%} {FLEX})",
-                cost=part * slow.cost + (1 - part) * quick.cost,
-                seconds=part * slow.seconds + (1 - part) * quick.seconds,
-                assumed_s=None,
-            )
+            assumed = reply_s == usual * slower and not known.tiers
+            yield TierOutlook(tier, cost, seconds, lane, assumed)
+            found.append((cost, seconds))
+        deadline_s = resolved.sweep.deadline_s
+        if len(endpoint.tiers) > 1 and deadline_s is not None and endpoint.tiers[0] == FLEX:
+            (slow_cost, slow_s), (quick_cost, quick_s), *_ = found
+            part = 1.0 if slow_s <= deadline_s else max(0.0, (deadline_s - quick_s) / max(1e-9, slow_s - quick_s))
+            cost, seconds = part * slow_cost + (1 - part) * quick_cost, part * slow_s + (1 - part) * quick_s
+            yield TierOutlook(f"mixed by the deadline ({part:.0%} {FLEX})", cost, seconds, lane)
 
 
 def _times(resolved: Resolved, cell: CellPlan, tier: Tier) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 
 from evalkit.engine.stand_in import TooLong
 from evalkit.money import usd_number
+from evalkit.store.reading.totals import TierOutlook
 
 ITSELF = "the policy itself"
 """The basis of a cell whose agent is simulated by the policy that was played."""
@@ -68,29 +69,6 @@ class LanePlan:
     `processor time`, `budget (requests in flight)`; `the rate so far` if the run has sent requests."""
     members: tuple[str, ...] = ()
     """The lanes that share the limits; empty for a lane."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TierPlan:
-    """One lane by one tier, or by the mixture that the deadline asks for."""
-
-    lane: str
-    tier: str
-    cost: float
-    """Pico-dollars."""
-    seconds: float
-    assumed_s: float | None
-    """Seconds a reply, where they are assumed; None: as replies took so far, or as others' do."""
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain values, money in USD."""
-        return {
-            "lane": self.lane,
-            "tier": self.tier,
-            "usd": usd_number(self.cost),
-            "seconds": self.seconds,
-            "assumed_reply_s": self.assumed_s,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +183,7 @@ class Plan:
     """Whether its money is real, as of the manifest."""
     question: QuestionPlan | None = None
     """What can be found out, and at what price; None: the sweep asks nothing."""
-    tiers: tuple[TierPlan, ...] = ()
+    tiers: tuple[TierOutlook, ...] = ()
     """Lanes that go by other tiers than the standard one: by each, and by their mixture."""
 
     @property

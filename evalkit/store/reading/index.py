@@ -75,7 +75,9 @@ def _index(run: Path) -> RunIndex:
         cost_by_agent=by_agent,
         cost_by_worker=numbers.cost_by_worker,
         tiers={
-            tier: TierTotals(*map(int, sums[:3]), sums[3]) for tier, sums in sorted(numbers.tiers.items()) if sums[0]
+            tier: TierTotals(int(sums[0]), int(sums[1]), int(sums[2]), sums[3])
+            for tier, sums in sorted(numbers.tiers.items())
+            if sums[0]
         },
         unmetered=Unmetered(replies=replies, cost=cost, doubtful=doubtful, doubtful_cost=doubtful_cost),
         cells=cells,

@@ -40,17 +40,20 @@ def tier_words(tiers: ByTier) -> str:
 
 
 class TierOutlook(NamedTuple):
-    """What remains, if all of it goes by a tier, or by the mixture of tiers."""
+    """What remains of a lane, or of all lanes, if it goes by a tier, or by a mixture of tiers."""
 
     tier: str
     cost: float
     """Pico-dollars."""
     seconds: float | None
     """None: not known."""
+    lane: str = ""
+    assumed: bool = False
+    """Whether the time of a reply is assumed."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return {"tier": self.tier, "usd": usd_number(self.cost), "seconds": self.seconds}
+        return {**self._asdict(), "cost": usd_number(self.cost)}
 
 
 MIXTURE = "the mixture so far"
