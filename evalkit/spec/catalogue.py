@@ -14,6 +14,7 @@ contains it. The longest that fits counts, and gives a model that has a table of
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -140,7 +141,6 @@ class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
     service_tiers: dict[str, str] = {}
     tier: TierChoice = None
     inference_geo: str = ""
-    tiers: dict[str, str | TierPriceFile] = {}
     limits: LimitsFile = LimitsFile()
     models: dict[str, ModelFile] = {}
     price_as: str = ""
@@ -171,8 +171,7 @@ def find_model(provider: Provider, name: str) -> Model:
     listed = model is not None
     if model is None:
         family = _family(name, provider.families)
-        plain = Model(name=name, price=None, limits=provider.limits, factors=provider.factors)
-        wider = provider.families.get(family or "", plain)
+        wider = provider.families.get(family or "", Model(name=name, price=None, limits=provider.limits))
         model = replace(wider, name=name)
     known = None
     if provider.price_as and (model.price is None or (provider.service_tiers and not model.factors)):
@@ -287,7 +286,6 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         most_tools=file.most_tools,
         extra_allowed=_extra_allowed(file, where),
         service_tiers=file.service_tiers,
-        factors=_factors(file.tiers, file.service_tiers, f"{where}: tiers"),
         tier=checked_tier(file.tier, f"{where}: tier"),
         inference_geo=file.inference_geo,
         default_price=_price(file.usd_per_mtok, f"{where}: usd_per_mtok"),
@@ -329,16 +327,10 @@ def _factors(
 
 def _factor(text: str) -> Decimal:
     """Raises ValueError."""
-    try:
-        factor = Decimal(text)
-    except InvalidOperation:
-        factor = Decimal(-1)
-    if not 0 < factor <= MOST_TIMES:
-        raise ValueError(f"{text!r} is not how many times the standard price it is: a number above 0, such as 0.5")
-    return factor
-
-
-MOST_TIMES = 100
+    with suppress(InvalidOperation):  # also of what is no number
+        if 0 < (factor := Decimal(text)) <= 100:
+            return factor
+    raise ValueError(f"{text!r} is not how many times the standard price it is: a number above 0, such as 0.5")
 
 
 def _extra_allowed(file: ProviderFile, where: str) -> tuple[str, ...]:
@@ -393,7 +385,7 @@ def _model(name: str, file: ModelFile, provider_limits: Limits, provider: Provid
         ),
         price_source=_source(file.usd_per_mtok),
         price_as=file.price_as or "",
-        factors=_factors({**provider.tiers, **(file.tiers or {})}, provider.service_tiers, f"{where}.tiers"),
+        factors=_factors(file.tiers or {}, provider.service_tiers, f"{where}.tiers"),
     )
 
 

@@ -115,8 +115,6 @@ class Provider:
     """Tools a request may offer; None: no such limit is known."""
     service_tiers: Mapping[Tier, str] = field(default_factory=dict)
     """What it calls the tiers, in requests and replies; empty: requests name none."""
-    factors: Mapping[Tier, Decimal | Price] = field(default_factory=dict)
-    """Of models that the file does not list, as `Model.factors`."""
     tier: tuple[Tier, ...] = ()
     """Those that requests go by where nothing else is said, in order of preference; empty: the standard one."""
     inference_geo: str = ""

@@ -33,9 +33,12 @@ source = "made up, 2026-11-21"
 """
 TIERED = """
 service_tiers = {{ standard = "{standard}", flex = "flex", priority = "priority" }}
-tiers = {{ flex = "0.5", priority = "2" }}
 """
-"""What its file says beside, where it sells tiers; prices stand above tables."""
+PRICED = """
+[models."*"]
+tiers = { flex = "0.5", priority = "2" }
+"""
+"""What its file says beside, above its tables and after them, where it sells tiers."""
 TIMES = {"standard": 10, "flex": 5, "priority": 20}
 """What its tiers cost, in tenths of the standard one."""
 WORDS: Mapping[str, Mapping[str, str]] = {

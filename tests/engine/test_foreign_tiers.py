@@ -15,10 +15,11 @@ from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.spending.reconcile import read_books
 from evalkit.engine.status import read_status
 from evalkit.playing.sweeps import run_sweep
+from evalkit.report.report import report
 from evalkit.spec.sweep import read_sweep
 from evalkit.store.reading.reader import scan
 from evalkit.store.reading.totals import tier_words
-from tests.engine.foreign import BILLED, FREE, LOST, PROVIDER, TIERED, WORDS, Foreign
+from tests.engine.foreign import BILLED, FREE, LOST, PRICED, PROVIDER, TIERED, WORDS, Foreign
 from tests.engine.test_failures import listening
 from tests.support.formats import FORMATS
 
@@ -55,7 +56,10 @@ def played(folder: Path, stub: Foreign, tier: str, *, budget: str = "") -> RunOu
         async with listening(stub.answer) as (url, _):
             (folder / "providers").mkdir(exist_ok=True)
             tiers = TIERED.format(standard=WORDS[stub.dialect]["standard"])
-            text = PROVIDER.format(dialect=stub.dialect, url=url).replace("[usd_per_mtok]", f"{tiers}[usd_per_mtok]")
+            text = (
+                PROVIDER.format(dialect=stub.dialect, url=url).replace("[usd_per_mtok]", f"{tiers}[usd_per_mtok]")
+                + PRICED
+            )
             (folder / "providers" / "foreign.toml").write_text(text)
             bound = f'budget_usd = "{budget}"' if budget else ""
             (folder / "mine.toml").write_text(SWEEP.format(budget=bound, tier=tier))
@@ -78,6 +82,11 @@ def test_without_faults_the_books_are_the_bill_whatever_serves(tmp_path: Path, d
     assert {name: sums.replies for name, sums in totals.items()} == dict(stub.served)
     assert sum(sums.cost + sums.saved for sums in totals.values()) == stub.standard
     assert bool(tier_words(totals)) == (tier != '"standard"')
+    money = report(tmp_path / "run").table("money").rows[-1]
+    if tier == '"standard"':
+        assert "tiers" not in money
+    else:
+        assert (money["tiers"], money["standard_pico_usd"]) == (dict(stub.served), stub.standard)
     rows = scan(tmp_path / "run", ("tier", "attempts"))
     assert set(rows["tier"].to_pylist()) == set(stub.served)
     refusals = sum(words.split(",").count("no_room") for words in rows["attempts"].to_pylist())

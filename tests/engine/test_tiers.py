@@ -106,6 +106,7 @@ def test_it_is_no_part_of_an_agents_identity_and_its_price_is_frozen(tmp_path: P
         ({"own": 'inference_geo = "us"'}, "inference_geo: `global` or `us`, and of Anthropic's format alone"),
         ({"model": 'tiers = { flex = "half" }'}, r"models\.m\.tiers\.flex: 'half' is not how many times"),
         ({"model": 'tiers = { flex = "-1" }'}, "a number above 0"),
+        ({"model": 'tiers = { flex = "nan" }'}, "a number above 0"),
         ({"model": 'tiers = { standard = "1" }'}, "names no such tier beside `standard`"),
         ({"model": 'tiers = { batch = "0.5" }'}, "names no such tier"),
         ({"model": 'tiers = { flex = { input = "x", output = "1" } }'}, "'x' is not a price"),
