@@ -217,7 +217,9 @@ class ModelAsker:
             return self._accept(asking, ticket, response, reply, lenient=lenient)
         if verdict.kind == "bad_key" and _renewable(asking, response):
             verdict = replace(verdict, action="retry")
-        verdict = self._learned(self._measured(asking, verdict), streamed=streams is not None)
+        verdict = self._measured(asking, verdict)
+        if streams is not None or asking.tier != FLEX:  # the silence of a slow tier says nothing of streams
+            verdict = self._learned(verdict, streamed=streams is not None)
         verdict = await self._refuse(asking, ticket, verdict, attempt)
         return self._draw_again(asking, response, verdict) if verdict.action == "draw_again" else verdict
 
