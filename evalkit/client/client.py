@@ -19,6 +19,7 @@ from evalkit.client.budget import Budget
 from evalkit.client.lanes.health import MOST_PAID, NO_ROOM, REFUSAL, too_long, why_ended
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.servers import ANYWHERE, NOWHERE, LaneServer, Ticket, Wish
+from evalkit.client.lanes.tier_pace import TierPace
 from evalkit.client.remedies import line_to_set, why_paid, with_remedy
 from evalkit.client.request import RequestTemplate
 from evalkit.client.retry import (
@@ -203,7 +204,11 @@ class ModelAsker:
         try:
             if self._permission is not None and not self._permission.is_current:
                 await renewed(self._permission)
-            response = await self._sent(asking, streams or transport, f"{question.address}/{attempt}")
+            endpoint, name = streams or transport, f"{question.address}/{attempt}"
+            if lane.pace is not None and asking.tier == FLEX and self._is_slow(asking.place):
+                response = await self._sent(asking, lane.pace, endpoint, name)
+            else:
+                response = await endpoint.send(body, name)
             # The reply is unknown until it is parsed, so this still belongs to the sending.
             understood = await offloaded(lambda: self._understand(response), len(response.body))
         finally:
@@ -280,13 +285,9 @@ class ModelAsker:
             asking.tier_since = now
             (pace.slow if tier == FLEX else pace.quick).asked(now)
 
-    async def _sent(self, asking: _Asking, endpoint: Transport, request: str) -> HttpResponse:
-        """The response; of a slow tier one that is waited for no longer than time allows."""
-        pace = self._lane.pace
-        if pace is None or asking.tier != FLEX or not self._is_slow(asking.place):
-            return await endpoint.send(asking.body, request)
+    async def _sent(self, asking: _Asking, pace: TierPace, endpoint: Transport, request: str) -> HttpResponse:
+        """The response of a slow tier, which is waited for no longer than time allows."""
         episode, loop = asking.question.episode, asyncio.get_running_loop()
-
         timer: asyncio.Handle | None = None
 
         def look() -> None:
