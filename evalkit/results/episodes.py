@@ -35,7 +35,7 @@ OWN_METRICS = frozenset({"score", "solved"})
 
 NUMBERS = (
     *("episode", "suite", "instance", "agent", "replicate", "step", "period", "ending"),
-    *("tokens_in", "tokens_out", "tokens_cached_read", "tokens_cached_write", "cost"),
+    *("tokens_in", "tokens_out", "tokens_cached_read", "tokens_cached_write", "cost", "saved"),
     *("latency_s", "queue_s", "attempts"),
 )
 """What of the log a report reads of every row: no text."""
@@ -88,6 +88,8 @@ class EpisodeResult(msgspec.Struct, frozen=True, kw_only=True):
     tokens_cached_read: int
     latency_s: float
     """Of all its replies together."""
+    saved: int = 0
+    """What they would have cost more by the standard tier."""
     said: str = ""
     """Of one that was refused: what the provider said."""
 
@@ -98,7 +100,7 @@ class EpisodeResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _FRACTIONS = ("latency_s",)
-_SUMMED = ("cost", "tokens_in", "tokens_out", "tokens_cached_read", *_FRACTIONS)
+_SUMMED = ("cost", "saved", "tokens_in", "tokens_out", "tokens_cached_read", *_FRACTIONS)
 
 
 class Spot(msgspec.Struct, frozen=True, kw_only=True):

@@ -254,7 +254,8 @@ def _cell(
             values.setdefault(digests[episode.instance], []).append(episode.score)
     took_each: dict[str, list[tuple[int, int]]] = {}
     for episode in cell.prefix:
-        spent = episode.cost, episode.tokens_in + episode.tokens_out
+        # By the standard tier, so that another mixture of tiers is no change.
+        spent = episode.cost + episode.saved, episode.tokens_in + episode.tokens_out
         if any(spent):
             took_each.setdefault(digests[episode.instance], []).append(spent)
     low, high = row["interval"] or (None, None)

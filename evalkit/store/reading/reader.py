@@ -31,7 +31,7 @@ CODED = (
 _KEYS = ("episode", "take", "step")
 _KINDS = (*_KEYS, "row_kind")
 OF_ASKS = (
-    *("cost", "tokens_in", "tokens_out", "tokens_cached_read", "tokens_cached_write", "tokens_reasoning"),
+    *("cost", "saved", "tokens_in", "tokens_out", "tokens_cached_read", "tokens_cached_write", "tokens_reasoning"),
     *("latency_s", "queue_s"),
 )
 """Columns that `scan` gives of a step together with its asks."""
