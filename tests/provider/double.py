@@ -235,14 +235,16 @@ class Double(Simulator):
         return {header: name} if header else {}
 
 
-_FIELDS = re.compile(rb'"service_?[tT]ier"\s*:\s*"(\w+)"\s*,?\s*|"inference_geo"\s*:\s*"\w+"\s*,?\s*')
+_MEMBER = rb'"(?:service_?[tT]ier|inference_geo)"\s*:\s*"(\w+)"'
+_FIELDS = re.compile(rb",\s*%b|%b\s*,?\s*" % (_MEMBER, _MEMBER))
 _HEADER = "x-vertex-ai-llm-shared-request-type"
 _OWN_WORDS = {"standard": "default", "standard_only": "default", "on_demand": "default"}
 
 
 def _without_tier(arrival: Arrival) -> tuple[str, Arrival]:
     """The tier that a request names in any dialect, in OpenAI's words, and the request without it."""
-    named = [found[1].decode() for found in _FIELDS.finditer(arrival.body) if found[1]]
+    fields = _FIELDS.finditer(arrival.body)
+    named = [(one[1] or one[2]).decode() for one in fields if b"inference_geo" not in one[0]]
     word = named[0] if named else arrival.headers.get(_HEADER, "")
     return _OWN_WORDS.get(word, word), replace(arrival, body=_FIELDS.sub(b"", arrival.body))
 
