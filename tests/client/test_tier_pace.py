@@ -122,6 +122,7 @@ def night(load: Load, deadline_s: float, *, seed: int = 0) -> Night:
     return run_virtual(play())
 
 
+@pytest.mark.exhaustive(but=6)
 @pytest.mark.parametrize("load", WEEK)
 @pytest.mark.parametrize("times", [1.2, 1.5, 3.0, 8.0])
 def test_every_night_ends_in_time_whatever_flex_does(load: str, times: float) -> None:
