@@ -29,7 +29,7 @@ def test_a_client_that_does_nothing_does_not_count() -> None:
 def test_a_comparison_shows_ratios_with_their_range(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cpu_ms = {"floor.py": iter([1.0, 3.0, 1.0]), "driver.py": iter([3.0, 4.0])}
+    cpu_ms = {"floor.py": iter([1.0, 3.0, 1.0]), "driver.py": iter([3.0, 4.4])}
 
     def found(client: str, job: Job) -> throughput.Round:
         return throughput.Round(cpu_ms=next(cpu_ms[client]), per_s=100.0, peak_mb=50.0, fault="")
@@ -37,7 +37,7 @@ def test_a_comparison_shows_ratios_with_their_range(
     monkeypatch.setattr(throughput, "measure", found)
     assert not compare(SMALL, 2, least_rate=0.7)
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("CPU"))
-    assert line.split()[4:] == ["1.000", "3.500", "1.75", "1.50", "to", "2.00", "<=", "1.6"]
+    assert line.split()[4:] == ["1.000", "3.700", "1.85", "1.50", "to", "2.20", "<=", "1.8"]
 
 
 def test_the_server_ends_a_conversation_after_its_turns() -> None:

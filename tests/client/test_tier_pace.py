@@ -1,5 +1,5 @@
 """A week of nights in virtual time: a lane's requests go by flex while all would end in time, by the standard tier for
-what would be remaining. Every night ends in time, whatever flex does; its money is told beside that of the standard tier."""
+what would remain. Every night ends in time, whatever flex does; its money is told beside that of the standard tier."""
 
 import asyncio
 import random

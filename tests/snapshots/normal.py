@@ -27,6 +27,11 @@ RULES: Sequence[Rule] = (
         "likewise, in words",
     ),
     (
+        re.compile(r"played\s+at\s+(?:the\s+same\s+time|different\s+times),[^\"]*?\bUTC\b *"),
+        "played at some time",
+        "what lies between a run that is played here and a stored one is the age of the latter",
+    ),
+    (
         re.compile(r"\d{4}-\d\d-\d\d\s+\d\d:\d\d(?=\s+to\s+\d{4}-)|(?<=to )\d{4}-\d\d-\d\d\s+\d\d:\d\d"),
         "YYYY-MM-DD HH:MM",
         "when a run was played: now, if it is played here",

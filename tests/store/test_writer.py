@@ -461,7 +461,7 @@ def test_a_session_that_is_a_writers_name_names_the_journal_and_others_get_a_nam
 
 
 def test_a_session_that_would_come_before_others_gets_a_later_name(tmp_path: Path) -> None:
-    run, early = tmp_path / "run", new_writer()
+    run, early = tmp_path / "run", new_writer().rpartition("-")[0] + "-1000.000"
     write_run(run, [[a_step("a", 0)]])
 
     async def body(store: Store) -> None:
