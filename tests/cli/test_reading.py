@@ -36,7 +36,7 @@ STATUS = {
     "money",
     "kept",
 }
-STATUS |= {"to_finish_usd", "seconds_left", "refused", "refused_words", "reason", "why"}
+STATUS |= {"to_finish_usd", "to_finish_by_tier", "seconds_left", "refused", "refused_words", "reason", "why"}
 STATUS_CELL = {"agent", "suite", "planned", "ended", "started", "remaining", "steps", "spent_usd", "endings"}
 STATUS_CELL |= {"refused", "deferred", "predicted", "seen", "to_finish_usd", "requests_left", "seconds_left"}
 TABLES = [
