@@ -56,7 +56,7 @@ def env(name: str) -> Environment[Any, Any]:
     >>> pricing.name, pricing.score_range[1]
     ('pricing', 1.0)
     >>> sorted(pricing.parameters)[:3]
-    ['cost_high', 'cost_low', 'family']
+    ['alpha_high', 'alpha_low', 'cost_high']
     """
     if not isinstance(name, str) or name not in ENVIRONMENTS:
         raise UsageError(f"There is no environment {name!r}.{nearest(str(name), ENVIRONMENTS)}")
