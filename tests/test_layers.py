@@ -45,7 +45,7 @@ LAYERS = {
     **dict.fromkeys(("engine", "report", "serve"), 5),
     "machines": 6,
     "playing": 7,
-    **dict.fromkeys(("checking", "nightly", "tasks"), 8),
+    **dict.fromkeys(("checking", "gating", "nightly", "tasks"), 8),
     **dict.fromkeys(("api", "extend", "testing", "view"), 9),
     "integrations": 10,
     "cli": 11,
@@ -255,26 +255,27 @@ def package() -> dict[str, str]:
 
 
 MOST_LINES = {
-    "engine": 8_380,  # tiers in plan and status
+    "engine": 8_400,  # tiers in plan and status, a gate
     "machines": 2_420,
-    "playing": 490,
+    "playing": 495,  # a gate
     "envs": 12_060,  # the papers' other ranges, the greatest least total, replaced markets
-    "report": 11_090,  # redundant calls beside the gap, distance from greedy
+    "report": 11_115,  # redundant calls beside the gap, distance from greedy, a gate
     "store": 5_620,  # sums by tier
     "frozen": 1_250,
     "client": 5_675,  # tiers: their requests, pace and money
-    "cli": 5_240,  # the chain of queries, sheets for checking by hand, tiers
+    "cli": 5_380,  # the chain of queries, sheets for checking by hand, tiers, a gate
     "wire": 4_640,  # tiers by dialect
     "view": 3_770,
-    "spec": 3_525,  # tiers in provider files
+    "spec": 3_565,  # tiers in provider files, a gate
     "policy": 3_050,
     "integrations": 2_940,
-    "results": 2_970,
+    "results": 3_205,  # a gate
     ".": 2_945,
-    "stats": 2_414,
+    "stats": 2_535,  # a gate
     "serve": 1_660,  # tiers with a price each
     "api": 990,
     "tasks": 1_150,  # raw queries in every step, samples checked by hand
+    "gating": 660,  # `evalkit gate`
     "nightly": 600,
 }
 """Lines of each folder of evalkit/, and of the modules beside them. A change that raises one says what it is worth."""

@@ -9,6 +9,7 @@ import evalkit
 from evalkit import extend, testing
 from evalkit.spec.catalogue import LaneFile, LimitsFile, LongPromptFile, ModelFile, PriceFile, ProviderFile, ServerFile
 from evalkit.spec.decide import DecideTable
+from evalkit.spec.gate import GateTable
 from evalkit.spec.sweep import AgentFile, MachinesTable, SuiteTable, SweepFile
 
 
@@ -23,9 +24,10 @@ def test_fields_of_an_environment() -> None:
 
 
 def test_keys_of_a_sweep() -> None:
-    tables = (SweepFile, AgentFile, SuiteTable, MachinesTable, DecideTable, LaneFile)
-    # 40, what a suite counts as the model's doing, and the tier of an agent and of a lane.
-    assert sum(len({*table.__struct_fields__}) for table in tables) <= 43
+    tables = (SweepFile, AgentFile, SuiteTable, MachinesTable, DecideTable, LaneFile, GateTable)
+    # 40, what a suite counts as the model's doing, the tier of an agent and of a lane, what a gate lets pass: margins
+    # of all suites and of single ones, costs, broken calls, and what no answer counts as.
+    assert sum(len({*table.__struct_fields__}) for table in tables) <= 49
 
 
 def test_keys_of_a_provider() -> None:

@@ -103,6 +103,17 @@ COMMANDS: Mapping[str, Command] = {
         options.nightly,
         "reading the sweep and its suites",
     ),
+    "gate": Command(
+        "play",
+        "decide whether agents have become worse; stop when it is known",
+        (
+            "evalkit gate runs/mine.toml --against baseline.zip --budget 5",
+            "evalkit gate runs/mine.toml --against old-prompt --margin 2 --markdown comment.md",
+            "evalkit gate runs/mine.toml --against runs/main --agent new=old --junit gate.xml",
+        ),
+        options.gate,
+        "reading the sweep and its suites",
+    ),
     "new": Command(
         "play",
         "write a commented sweep spec, or a package, to start from",

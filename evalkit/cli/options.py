@@ -115,6 +115,37 @@ def nightly(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--json", action="store_true", help="JSON lines instead of the live display, JSON at the end")
 
 
+def gate(sub: argparse.ArgumentParser) -> None:
+    """Options of `gate`."""
+    _sweep(sub)
+    sub.add_argument(
+        "--against",
+        metavar="OLD",
+        required=True,
+        help="an agent of the sweep, played too; or a run or an archive, whose scores are taken",
+    )
+    sub.add_argument(
+        "--agent",
+        metavar="NEW=OLD",
+        action="append",
+        default=[],
+        help="compare these (default: those of one name; with an agent of the sweep all others); can be repeated",
+    )
+    sub.add_argument(
+        "--margin",
+        metavar="X",
+        type=float,
+        help="points by which the new may be worse (default: the sweep's [gate], 2)",
+    )
+    sub.add_argument("--budget", metavar="USD", help="the limit for the gate's run (default: the spec's)")
+    sub.add_argument("--deadline", metavar="SPAN", help="stop after this time, such as 20m (default: the spec's)")
+    sub.add_argument("--name", metavar="NAME", help="name of the gate's run (default: the spec's, with -gate)")
+    sub.add_argument("--dir", metavar="DIR", help="the run's directory, instead of runs/NAME")
+    sub.add_argument("--junit", metavar="FILE", help="write the checks as JUnit's XML")
+    sub.add_argument("--markdown", metavar="FILE", help="write a comment for a pull request")
+    sub.add_argument("--json", action="store_true", help="JSON lines instead of the live display, JSON at the end")
+
+
 def plan(sub: argparse.ArgumentParser) -> None:
     """Options of `plan`."""
     _sweep(sub)

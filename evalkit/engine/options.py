@@ -12,6 +12,7 @@ from evalkit.store.bucket import is_bucket
 
 if TYPE_CHECKING:
     from evalkit.client.outside import OutsideAsker
+    from evalkit.frozen.question_files import FrozenQuestion
 
 Launch = Callable[[Provider, Path], AbstractContextManager[str]]
 
@@ -69,6 +70,8 @@ class RunOptions:
     """End at most this many episodes per lane in this call."""
     retry: frozenset[str] = frozenset()
     """Episodes with these endings are played again."""
+    asked: "FrozenQuestion | None" = None
+    """What the run is to find out in place of the sweep's own question."""
     play_all: bool = False
     """Play on where all questions are answered."""
     repair: bool = False

@@ -56,12 +56,15 @@ class Pacing:
         self._jobs: dict[str, LaneJob] = {}
         """By agent: that of its lane."""
         self._begun, self._ended, self._left, self._flying = (Counter[str]() for _ in range(4))
+        self._unbegun = Counter[tuple[str, str]]()
+        """What `_left` is of, by agent and suite."""
         self._partners: Mapping[str, Collection[str]] = {}
         self._waiting: dict[str, WaitQueue[None, None]] = {job.name: WaitQueue() for job in jobs}
         for job in jobs:
             job.pace = self
             for (agent, suite), cell in job.cells.items():
                 self._jobs[agent] = job
+                self._unbegun[agent, suite] = cell.planned - cell.ended
                 self._left[agent] += cell.planned - cell.ended
                 if suite in suites:
                     self._begun[agent] += cell.ended
@@ -89,10 +92,10 @@ class Pacing:
         """The agents whose open questions cannot be answered in this session, since their partners start no more."""
         return frozenset(agent for agent in self._partners if self._left[agent] > 0 and self._rest(agent) == (0, True))
 
-    def drop(self, agents: Iterable[str]) -> None:
-        """No further episode of these agents starts."""
-        for agent in agents:
-            self._left[agent] = 0
+    def drop(self, places: Collection[tuple[str, str]]) -> None:
+        """No further episode of these agents on these suites starts."""
+        for place in self._unbegun.keys() & places:
+            self._left[place[0]] -= self._unbegun.pop(place)
         self.look()
 
     def room(self, lane: str) -> int:
@@ -117,7 +120,9 @@ class Pacing:
     def started(self, episode: PlannedEpisode) -> None:
         """An episode has started."""
         agent = episode.cell_key[0]
-        self._left[agent] -= 1
+        if episode.cell_key in self._unbegun:
+            self._unbegun[episode.cell_key] -= 1
+            self._left[agent] -= 1
         self._flying[agent] += 1
         self._begun[agent] += episode.cell_key[1] in self._suites
         self.look()

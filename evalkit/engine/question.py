@@ -26,6 +26,7 @@ from evalkit.errors import CorruptLogError, RunError, StorageError
 from evalkit.frozen.manifest import Manifest
 from evalkit.frozen.question_files import FrozenQuestion, GivenAnswers, read_frozen, read_given, write_given
 from evalkit.results.answers import RunQuestion
+from evalkit.results.asked import question_of as asked_in
 from evalkit.results.derived import read_run
 from evalkit.results.question import changes, freeze_question
 from evalkit.spec.model import Decide
@@ -52,15 +53,15 @@ class SweepQuestion:
     ) -> "OpenQuestion":
         """What a run is asked, as `settled`, once its log is open."""
         given = {tuple(one.about) for given in read_given(directory) for one in given.answers}
-        asked_of_run = RunQuestion(manifest, asked)
+        asked_of_run = asked_in(manifest, asked)
         return OpenQuestion(
             asked=asked_of_run, directory=directory, store=store, stop=stop, play_all=play_all, given=given
         )
 
 
-def asking_of(manifest: Manifest, decide: Decide) -> SweepQuestion:
-    """What a sweep asks. Raises UsageError for what its suites cannot answer."""
-    return SweepQuestion(freeze_question(manifest, decide))
+def asking_of(manifest: Manifest, asked: Decide | FrozenQuestion) -> SweepQuestion:
+    """What a sweep asks, or what was frozen for its run. Raises UsageError for what its suites cannot answer."""
+    return SweepQuestion(freeze_question(manifest, asked) if isinstance(asked, Decide) else asked)
 
 
 def question_of(directory: Path, asked: FrozenQuestion, *, ended: int) -> tuple[FrozenQuestion, bool]:
@@ -81,7 +82,7 @@ def question_of(directory: Path, asked: FrozenQuestion, *, ended: int) -> tuple[
         return asked, True
     if different:
         name, (was, now) = next(iter(different.items()))
-        words = f" ({_short(was)} before, {_short(now)} now)" if name != "instances" else ""
+        words = f" ({_short(was)} before, {_short(now)} now)" if name not in ("instances", "gate") else ""
         raise RunError(
             f"{directory} asks something else: `{name}` has changed{words}. Its question was frozen before its first "
             "episode, and scores are known now, so another one would have no guarantee. Restore the sweep, or ask in a "
@@ -107,8 +108,9 @@ class OpenQuestion:
     """Whether agents play on that no open question needs."""
     given: set[tuple[str, ...]]
     """The answers on disk, by what they are about."""
-    dismissed: set[str] = field(default_factory=set)
-    """Agents that no question needs any more, or that cannot find out what is open: none of their episodes starts."""
+    dismissed: set[tuple[str, str]] = field(default_factory=set)
+    """Agents on suites that no question needs any more, or that cannot find out what is open: none of these episodes
+    starts."""
 
     def live(
         self, jobs: Sequence[LaneJob], admitter: AdmissionQueue | None, forecast: Forecast, spent: Callable[[], int]
@@ -216,10 +218,12 @@ class LiveQuestion:
 
     def _dismiss(self, pace: Pacing) -> None:
         """Let go the agents whose questions are answered, and those whose open ones cannot be answered."""
-        done, vain = self.asked.done - self.dismissed, pace.vain() - self.dismissed
-        gone, self.vain = done | vain, self.vain | vain
+        places = {place for job in self._jobs for place in job.cells} - self.dismissed
+        done, vain = {place for place in places if self.asked.is_done(*place)}, pace.vain()
+        gone = done | {place for place in places if place[0] in vain}
         if not gone:
             return
+        self.vain |= vain & {agent for agent, _ in gone - done}
         self.dismissed |= gone
         pace.drop(gone)
         for job in self._jobs:
@@ -229,7 +233,8 @@ class LiveQuestion:
             job.dismiss(done, playing + job.dealt)
         if self._admitter is not None:
             self._admitter.dismiss(gone)
-        self._store.event("dismissed", agents=sorted(gone), **({"in_vain": sorted(vain)} if vain else {}))
+        told = {"agents": sorted({agent for agent, _ in gone}), "suites": sorted({suite for _, suite in gone})}
+        self._store.event("dismissed", **told, **({"in_vain": sorted(vain)} if vain else {}))
 
     @property
     def answered(self) -> bool:
@@ -237,8 +242,8 @@ class LiveQuestion:
         rest = sum(
             cell.planned - cell.ended
             for job in self._jobs
-            for (agent, _), cell in job.cells.items()
-            if agent not in self.dismissed
+            for place, cell in job.cells.items()
+            if place not in self.dismissed
         )
         return self.asked.decided and bool(self.dismissed) and not rest
 

@@ -101,7 +101,7 @@ class LaneJob:
     cells: dict[tuple[str, str], CellCount] = field(default_factory=dict)
     """By agent and suite."""
     spared: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By agent and suite: episodes that will not be played, since all questions about the agent are answered."""
+    """By agent and suite: episodes that will not be played, since all questions about them are answered."""
     dealt: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By agent and suite: episodes that other processes have and have not left."""
     taken: int = 0
@@ -121,10 +121,10 @@ class LaneJob:
         held = "" if self.admitter is None else self.admitter.held_by(self.name)
         return held or "partners" * (self.pace is not None and not self.pace.room(self.name))
 
-    def dismiss(self, agents: Collection[str], playing: Mapping[tuple[str, str], int]) -> None:
-        """These agents' episodes will not be played, but for those in flight: `playing`, by agent and suite."""
+    def dismiss(self, places: Collection[tuple[str, str]], playing: Mapping[tuple[str, str], int]) -> None:
+        """The episodes of these agents on these suites will not be played, but for those in flight: `playing`."""
         for place, cell in self.cells.items():
-            if place[0] in agents:
+            if place in places:
                 rest = max(0, cell.planned - cell.ended - playing.get(place, 0))
                 cell.planned -= rest
                 self.planned = max(0, self.planned - rest)

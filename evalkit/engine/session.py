@@ -340,5 +340,5 @@ def _todo(session: Session, share: RunPart, fresh: int) -> Iterator[PlannedEpiso
         if kind != "fresh" or fresh:  # of a lane that is complete nothing is looked at
             remaining = order(share, holdings, retry, kind)
             if question is not None:
-                remaining = (episode for episode in remaining if episode.cell.agent.name not in question.dismissed)
+                remaining = (episode for episode in remaining if episode.cell_key not in question.dismissed)
             yield from remaining

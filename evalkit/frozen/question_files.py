@@ -28,7 +28,17 @@ class FrozenSuite(msgspec.Struct, frozen=True, kw_only=True):
     """Draws of each stratum in a turn."""
 
 
-class FrozenQuestion(msgspec.Struct, frozen=True, kw_only=True):
+class FrozenGate(msgspec.Struct, frozen=True, kw_only=True):
+    """What a gate asks beside: about each pair of old and new agent and each suite that both have."""
+
+    margins: dict[str, float]
+    """By suite, on the scale of scores."""
+    stored: dict[str, dict[str, dict[str, tuple[float, ...]]]]
+    """Scores of old agents that are not played: by their name in the pairs, suite, and instance, a score a
+    replicate."""
+
+
+class FrozenQuestion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a run is to find out."""
 
     version: int
@@ -36,7 +46,7 @@ class FrozenQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """`instances like these` or `this suite`."""
     agents: tuple[str, ...]
     asked: str
-    """`all`, `best`, `baseline` or `listed`."""
+    """`all`, `best`, `baseline`, `listed` or `gate`."""
     pairs: tuple[tuple[str, str], ...]
     margin: float
     """On the scale of scores, like the precisions."""
@@ -54,6 +64,7 @@ class FrozenQuestion(msgspec.Struct, frozen=True, kw_only=True):
     key: int | None
     """Of the order within strata, as in the manifest."""
     suites: tuple[FrozenSuite, ...]
+    gate: FrozenGate | None = None
 
 
 class GivenAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -109,7 +109,7 @@ def _known(resolved: Resolved, own: Path) -> PriorKnowledge:
 def _spread(own: Path) -> float | None:
     """How far the differences of the pairs vary that a run asks about."""
     from evalkit.engine.planning.answerable import LEAST_SEEN
-    from evalkit.results.answers import read_question
+    from evalkit.results.asked import read_question
     from evalkit.results.derived import read_run
 
     manifest, _, results = read_run(own)

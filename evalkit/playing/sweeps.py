@@ -55,10 +55,11 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[["Vi
     from evalkit.engine.sweep import play_sweep
 
     asking = machines = None
-    if sweep.decide is not None:
+    asked = options.asked or sweep.decide
+    if asked is not None:
         from evalkit.engine.question import asking_of
 
-        asking = asking_of(manifest, sweep.decide)
+        asking = asking_of(manifest, asked)
     if sweep.is_spread:
         from evalkit.machines import apart
 
@@ -108,7 +109,9 @@ def nothing_to_do(resolved: Resolved, options: RunOptions) -> RunOutcome | None:
     The sweep does not extend the run. Raises CorruptLogError for damage, StorageError.
     """
     choice, sweep = options.choice, resolved.sweep
-    if options.repair or options.retry or options.outside is not None or sweep.decide is not None:
+    if options.repair or options.retry or options.outside is not None or options.asked is not None:
+        return None
+    if sweep.decide is not None:
         return None
     if choice.replicate is not None:  # the sums do not know replicates
         return None

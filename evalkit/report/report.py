@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.frozen.manifest import Manifest
-from evalkit.frozen.question_files import GivenAnswers, read_given
+from evalkit.frozen.question_files import FrozenQuestion, GivenAnswers, read_given
 from evalkit.frozen.void import Void, read_voids
 from evalkit.report.accounts import (
     ASK_COLUMNS,
@@ -28,7 +28,8 @@ from evalkit.report.extras import all_extras, refuse_clashes, refuse_tables
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import packs_of, scores_table
 from evalkit.report.tables import Column, Table, columns_of, marked
-from evalkit.results.answers import QuestionAnswer, RunQuestion, best_words, doubts, read_question
+from evalkit.results.answers import QuestionAnswer, RunQuestion, best_words
+from evalkit.results.asked import doubts, read_question
 from evalkit.results.cells import Cell, cells
 from evalkit.results.derived import read_run
 from evalkit.results.endings import most_said
@@ -53,6 +54,7 @@ def answers_table(
         name=ANSWERS,
         title="Answers",
         columns=(
+            *([Column(key="suite", title="Suite", group=True)] if frozen.gate is not None else []),
             *columns_of(first="A", second="B", answer="Answer"),
             Column(key="estimate", title="B - A", kind="score", unit="points"),
             Column(key="interval", title="Interval", kind="interval", unit="points", equal=POINTS * frozen.margin),
@@ -62,7 +64,8 @@ def answers_table(
         rows=tuple(
             {
                 "first": answer.subject[0],
-                "second": answer.subject[1] if len(answer.subject) == 2 else None,
+                "second": answer.subject[1] if len(answer.subject) > 1 else None,
+                "suite": answer.subject[-1],
                 "answer": short(answer),
                 "estimate": POINTS * answer.mean if answer.draws else None,
                 "interval": (POINTS * answer.low, POINTS * answer.high) if answer.draws else None,
@@ -75,16 +78,27 @@ def answers_table(
         + tuple({"first": agent, "answer": _place(agent, asked)} for agent in frozen.agents if asked.best is not None),
         packs=packs_of(cells),
         notes=(
-            f"about {about}; of {asked.draws:,} draws at most; all intervals together hold at all looks, but for a "
-            f"share {frozen.alpha:g} of runs; better: shown to differ from 0; equal: shown to be closer than "
-            f"{POINTS * frozen.margin:g} points; whichever comes first; scores count from "
-            f"{POINTS * frozen.scores[0]:g} to {POINTS * frozen.scores[1]:g}",
+            f"about {about}; of {asked.draws:,} draws at most; {_rule(frozen)}; whichever comes first; scores count "
+            f"from {POINTS * frozen.scores[0]:g} to {POINTS * frozen.scores[1]:g}",
             *([best_words(asked.best, frozen.margin, decided=asked.decided)] if asked.best is not None else []),
             "estimate: at a stop it leans outward, since a stop comes when luck adds to a difference; of an agent "
             "alone, its own mean; a p-value for one look would not be valid, so there is none",
             *(f"{' and '.join(one.subject)}: {cut}" for one in asked.answers if (cut := asked.cut_words(one))),
             *doubts(asked, given, voids),
         ),
+    )
+
+
+def _rule(frozen: FrozenQuestion) -> str:
+    """When an answer is given, and what is promised."""
+    if frozen.gate is not None:
+        return (
+            "a gate: worse: shown to be below 0; not worse: shown to be above minus the margin "
+            f"({', '.join(f'{name} {POINTS * margin:g} points' for name, margin in frozen.gate.margins.items())})"
+        )
+    return (
+        f"all intervals together hold at all looks, but for a share {frozen.alpha:g} of runs; better: shown to differ "
+        f"from 0; equal: shown to be closer than {POINTS * frozen.margin:g} points"
     )
 
 
@@ -99,7 +113,7 @@ def short(answer: QuestionAnswer) -> str:
     """An answer in a few words."""
     if len(answer.subject) == 1:
         return "known" if answer.at else "open"
-    first, second = answer.subject
+    first, second = answer.subject[:2]
     if answer.answer == "undecided":
         return "open" if answer.is_open else "not needed"
     return {"above": f"{second} better", "below": f"{first} better"}.get(answer.answer, answer.answer)

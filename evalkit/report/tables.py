@@ -226,6 +226,11 @@ def markdown(table: Table) -> str:
     return "\n".join(lines)
 
 
+def as_cell_text(text: str) -> str:
+    """Text of which Markdown reads nothing as markup, and a terminal nothing as a command."""
+    return _cell(visible(text))
+
+
 def _cell(text: str) -> str:
     for special in "\\|<>*_`[]":
         text = text.replace(special, f"\\{special}")

@@ -13,32 +13,23 @@ import statistics
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from evalkit.errors import CorruptLogError
 from evalkit.frozen.manifest import Manifest
-from evalkit.frozen.question_files import (
-    VERSION,
-    FrozenQuestion,
-    GivenAnswer,
-    GivenAnswers,
-    read_frozen,
-)
-from evalkit.frozen.void import Void
+from evalkit.frozen.question_files import VERSION, FrozenQuestion, GivenAnswer
 from evalkit.results.episodes import EpisodeResult
 from evalkit.results.question import DrawOrder, indices
 from evalkit.spec.decide import POINTS
 from evalkit.stats.deciding import Asked, Contest, Inquiry
-from evalkit.stats.evidence import BETS_VERSION, Bounds, Judged
+from evalkit.stats.evidence import Bounds, Judged
 from evalkit.text import many
 
 Subject = tuple[str, ...]
-"""A pair of agents, or one agent."""
+"""A pair of agents, or one agent; of a gate a pair of agents and a suite."""
 
-Word = Literal["above", "below", "equal", "known", "undecided"]
+Word = Literal["above", "below", "equal", "not worse", "worse", "known", "undecided"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +61,13 @@ class QuestionAnswer:
             (agent,) = self.subject
             known = "known" if self.at else "not known yet"
             return f"{agent}: {known} to ±{points(self.wanted)} points: {points(self.mean)} {self._interval()}."
+        if len(self.subject) == 3:
+            old, new, suite = self.subject
+            if self.answer == "worse":
+                fallen = _between(-self.high, -self.low)
+                return f"{suite}: {new} is worse than {old} by {points(-self.mean)} points {fallen}."
+            word = f"not worse by {points(self.wanted)} points" if self.answer == "not worse" else "undecided"
+            return f"{suite}: {word}: {new} less {old} is {points(self.mean)} {self._interval()}."
         first, second = self.subject
         if self.answer == "equal":
             return f"{first} and {second} are equal within {points(self.wanted)} points: {self._difference()}."
@@ -198,11 +196,14 @@ class RunQuestion:
         """Whether a suite's episodes are draws."""
         return any(one.name == suite for one in self.frozen.suites)
 
+    def _sides(self, subject: Subject) -> "list[list[float | None]]":
+        """The scores that a part of the question is about, by place; of each of its agents."""
+        return [self._scores[agent] for agent in subject]
+
     def _digest(self, subject: Subject, draws: int) -> str:
         digest = hashlib.sha256()
-        for agent in subject:
-            scores = self._scores[agent][:draws]
-            digest.update(array("d", [math.nan if score is None else score for score in scores]).tobytes())
+        for scores in self._sides(subject):
+            digest.update(array("d", [math.nan if score is None else score for score in scores[:draws]]).tobytes())
         return digest.hexdigest()
 
     @property
@@ -210,11 +211,10 @@ class RunQuestion:
         """The agents that are played for a question that is open."""
         return self._contest.playing
 
-    @property
-    def done(self) -> frozenset[str]:
-        """The agents that need no further episode: every question about them is answered."""
-        asked = {agent for pair in self.frozen.pairs for agent in pair} | self.frozen.precision.keys()
-        return frozenset(asked) - self.playing
+    def is_done(self, agent: str, suite: str) -> bool:  # noqa: ARG002 - one question is about all suites
+        """Whether an agent needs no further episode of a suite: every question about it is answered."""
+        asked = any(agent in pair for pair in self.frozen.pairs) or agent in self.frozen.precision
+        return asked and agent not in self.playing
 
     @property
     def open(self) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
@@ -258,16 +258,20 @@ class RunQuestion:
         return self.best is None or len(answer.subject) == 1
 
     def _counted(self, answer: QuestionAnswer) -> str:
-        what = "pairs" if len(answer.subject) == 2 else "draws"
+        what = "draws" if len(answer.subject) == 1 else "pairs"
         given = f"answered with {answer.at:,}, " if answer.at else ""
         cut = f" {cut}" if (cut := self.cut_words(answer)) else ""
-        return f"Valid at all looks; {given}{answer.draws:,} of {self.draws:,} {what} so far.{cut}"
+        return f"Valid at all looks; {given}{answer.draws:,} of {self.draws_of(answer.subject):,} {what} so far.{cut}"
+
+    def draws_of(self, subject: Subject) -> int:  # noqa: ARG002 - here all parts have the same
+        """That there are for a part of the question."""
+        return self.draws
 
     def cut_words(self, answer: QuestionAnswer) -> str:
         """How many scores of an answer's draws count as an end of the range, and its mean without that; empty if none
         does."""
         least, most = self.frozen.scores
-        scores = [[one or 0.0 for one in self._scores[agent][: answer.draws]] for agent in answer.subject]
+        scores = [[one or 0.0 for one in side[: answer.draws]] for side in self._sides(answer.subject)]
         beyond = sum(not least <= one <= most for side in scores for one in side)
         if not beyond:
             return ""
@@ -309,57 +313,3 @@ def _answer(subject: Subject, found: Judged | None, is_open: bool, wanted: float
         is_open=is_open,
         wanted=wanted,
     )
-
-
-def doubts(asked: RunQuestion, given: Iterable[GivenAnswers], voids: Iterable[Void]) -> list[str]:
-    """What is wrong with the answers of a run, in sentences: what the log says now is not what was said then, or scores
-    that count were excluded when they were known."""
-    now = {answer.subject: answer for answer in asked.answers}
-    found = []
-    for one in (answer for answers in given for answer in answers.answers):
-        answer = now.get(tuple(one.about))
-        names = " and ".join(one.about)
-        if answer is None:
-            found.append(f"There is an answer about {names}, which the question does not ask.")
-        elif asked.given(answer) != one:
-            at = f" with {many(answer.at, 'draw')}" if answer.at else ""
-            found.append(
-                f"The answer about {names} ({one.answer}, given with {many(one.draws, 'draw')}) does not follow "
-                f"from the log: it says {answer.answer}{at}. Episodes that were "
-                "played again after it was given (--retry) have other scores; then it has no guarantee any more."
-            )
-    struck = sum(void.agent in asked.frozen.agents and asked.counts(void.suite) for void in voids)
-    if struck:
-        found.append(
-            f"{many(struck, 'episode was', 'episodes were')} counted in the answers, and excluded when their scores "
-            "were known. They go on counting here: excluding them would void the guarantee."
-        )
-    return found
-
-
-def read_question(run: Path, manifest: Manifest, episodes: Iterable[EpisodeResult]) -> RunQuestion | None:
-    """The question of a run, answered from its episodes; None if it asks none. Raises CorruptLogError."""
-    frozen = read_frozen(run)
-    if frozen is None:
-        return None
-    _check(frozen, manifest)
-    asked = RunQuestion(manifest, frozen)
-    asked.add_all(episodes)
-    asked.look()
-    return asked
-
-
-def _check(frozen: FrozenQuestion, manifest: Manifest) -> None:
-    """Raises CorruptLogError for a question of another run, or of an evidence that this evalkit does not make."""
-    gone = {*frozen.agents} - manifest.agents.keys()
-    gone |= {suite.name for suite in frozen.suites if suite.name not in manifest.suites}
-    gone |= {suite.name for suite in frozen.suites if manifest.suites[suite.name].digest != suite.digest} - gone
-    if gone:
-        raise CorruptLogError(
-            f"The question names {min(gone)!r}, which is not of this run. Restore question/ from a copy."
-        )
-    if frozen.version != VERSION or frozen.bets != BETS_VERSION:
-        raise CorruptLogError(
-            f"The question has version {frozen.version} and evidence {frozen.bets}; this evalkit knows {VERSION} and "
-            f"{BETS_VERSION}. Use the evalkit that wrote the run."
-        )

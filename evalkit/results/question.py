@@ -129,7 +129,7 @@ def freeze_question(manifest: Manifest, decide: Decide) -> FrozenQuestion:
             "decide.about: the instances of this run come in the order of their list, which may carry their "
             'difficulty. Ask about "this suite", or start a run of its own with --name.'
         )
-    asked, frozen = _inquiry(decide, agents, _bounds(suites)), _suites(decide, suites)
+    asked, frozen = _inquiry(decide, agents, score_bounds(suites)), _suites(decide, suites)
     return FrozenQuestion(
         version=VERSION,
         about=decide.about,
@@ -160,7 +160,7 @@ def _suites(decide: Decide, suites: Sequence[ManifestSuite]) -> tuple[FrozenSuit
     return tuple(FrozenSuite(name=suite.name, digest=suite.digest, strata=strata[suite.name]) for suite in suites)
 
 
-def _bounds(suites: Sequence[ManifestSuite]) -> Bounds:
+def score_bounds(suites: Sequence[ManifestSuite]) -> Bounds:
     """From where to where scores count.
 
     Chosen: where scores have no lower end, those below 0 count as 0, and those above 1, where they have no upper end,
@@ -191,7 +191,7 @@ def _inquiry(decide: Decide, agents: Sequence[str], scores: Bounds) -> Inquiry:
 
 def changes(frozen: FrozenQuestion, now: FrozenQuestion) -> Mapping[str, tuple[Any, Any]]:
     """What a sweep asks differently now: by key, what it was and what it is."""
-    names = ("about", "asked", "pairs", "margin", "alpha", "precision", "scores", "agents", "key")
+    names = ("about", "asked", "pairs", "margin", "alpha", "precision", "scores", "agents", "key", "gate")
     found = {name: (getattr(frozen, name), getattr(now, name)) for name in names}
     found["suites"] = tuple(one.name for one in frozen.suites), tuple(one.name for one in now.suites)
     found["instances"] = frozen.suites, now.suites

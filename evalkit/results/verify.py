@@ -23,7 +23,7 @@ from evalkit.frozen.question_files import ANSWERS, QUESTION, read_frozen, read_g
 from evalkit.frozen.void import FILE as VOIDS
 from evalkit.frozen.void import read_voids
 from evalkit.replies import decode_reply
-from evalkit.results.answers import doubts, read_question
+from evalkit.results.asked import doubts, read_question
 from evalkit.results.derived import read_afresh
 from evalkit.results.episodes import Environments, require_environments
 from evalkit.results.frozen import frozen_flaws

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from evalkit.money import PicoUsd, Price, Tier
 from evalkit.seats import AgentCode
+from evalkit.spec.gate import GateTable
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.exhausted import COUNTED
 from evalkit.wire.http import BILLED_BY_CLOUD
@@ -265,6 +266,8 @@ class Sweep:
     """By the same names: the tiers that requests go by, in order of preference."""
     decide: Decide | None = None
     """What the run is to find out; None: it plays all that it plans."""
+    gate: GateTable = field(default_factory=GateTable)
+    """What `evalkit gate` lets pass."""
     written: Mapping[str, Any] = field(default_factory=dict)
     """What its file or mapping says, as plain values, with the settings."""
     settings: tuple[str, ...] = ()

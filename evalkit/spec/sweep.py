@@ -24,6 +24,7 @@ from evalkit.shipped import find
 from evalkit.spec.agent_code import find_agent
 from evalkit.spec.catalogue import LaneFile, TierChoice, checked_tier
 from evalkit.spec.decide import DecideTable, checked_decide
+from evalkit.spec.gate import GateTable
 from evalkit.spec.model import AgentSpec, Machines, SuiteUse, Sweep
 from evalkit.spec.reading import check_record, parse_span, plain_values, read_values
 from evalkit.wire.exhausted import COUNTED, MODELS_PART
@@ -227,6 +228,7 @@ class SweepFile(msgspec.Struct, frozen=True, kw_only=True):
     limits: dict[str, LaneFile] = {}
     machines: MachinesTable = MachinesTable()
     decide: DecideTable | None = None
+    gate: GateTable = GateTable()
 
 
 def find_sweep(name: str) -> Path:
@@ -295,6 +297,7 @@ def _sweep(written: Mapping[str, Any], where: str, name: str, given: Mapping[str
         decide=None
         if file.decide is None
         else checked_decide(file.decide, [agent.name for agent in agents], file.replicates, f"{where}: decide"),
+        gate=file.gate,
         written=written,
     )
 

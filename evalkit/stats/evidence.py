@@ -250,6 +250,11 @@ class Evidence:
         at, first = min(found, key=lambda one: one[0])
         return (0, "undecided") if at == _NEVER else (at, first)
 
+    def refuted_at(self, guess: float, *, up: bool) -> int:
+        """The draws of the first look that refuted "at most `guess`" (`up`), or "at least", one of those that answers
+        depend on; 0 while none has."""
+        return self._first[0 if up else 1].get(int(np.searchsorted(self._guesses, guess)), 0)
+
     def log_wealth(self, guess: float, *, up: bool) -> float:
         """Log of the most that the bets against "at most `guess`" (`up`), or "at least", had at any look; where `alpha`
         is known, up to the look that refuted the guess.

@@ -79,7 +79,7 @@ def played(
 
         def dismiss() -> None:
             player.dropped |= pace.vain()
-            pace.drop(pace.vain())
+            pace.drop({(agent, "suite") for agent in pace.vain()})
 
         def tell() -> None:
             loop.call_soon(dismiss)

@@ -16,7 +16,8 @@ from evalkit.errors import RunError, StorageError
 from evalkit.frozen.manifests import read_manifest
 from evalkit.frozen.question_files import ANSWERS, QUESTION, read_given
 from evalkit.money import PicoUsd
-from evalkit.results.answers import RunQuestion, read_question
+from evalkit.results.answers import RunQuestion
+from evalkit.results.asked import read_question
 from evalkit.results.derived import read_afresh
 from evalkit.results.question import freeze_question
 from evalkit.results.verify import verify

@@ -12,7 +12,8 @@ from evalkit.engine.status import read_status
 from evalkit.frozen.manifests import read_manifest
 from evalkit.frozen.void import Void, add_voids
 from evalkit.report.report import LEANS, answers_table, report
-from evalkit.results.answers import RunQuestion, read_question
+from evalkit.results.answers import RunQuestion
+from evalkit.results.asked import read_question
 from evalkit.results.derived import read_afresh, read_run
 from tests.support.command_line import Call, caller
 from tests.support.question_runs import asking, many

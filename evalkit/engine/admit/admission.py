@@ -67,7 +67,7 @@ class Admission:
         """Episodes learned of since the lanes were last predicted."""
         self.used_up: set[str] = set()
         """Agents of which no episode will start, since their own budget has no room for one."""
-        self._dismissed: set[str] = set()
+        self._dismissed: set[Place] = set()
         self.given_up = False
         """Whether a lane was closed because its next episode costs more than there is."""
         self._predict_lanes()
@@ -129,7 +129,7 @@ class Admission:
             if episode is None:
                 return
             place = episode.cell_key
-            if place[0] in self.used_up | self._dismissed:
+            if place[0] in self.used_up or place in self._dismissed:
                 continue
             backlog.held_back.setdefault(place, deque()).append((backlog.drawn, episode))
             if len(backlog.held_back[place]) == 1 and not self._barred(backlog, episode, poor):
@@ -262,12 +262,12 @@ class Admission:
             backlog.owing = sum(fresh.values()) + sum(begun)
             backlog.unsure = sum(cost * self.forecast.uncertainty(*place) for place, cost in fresh.items())
 
-    def dismiss(self, agents: Collection[str]) -> None:
-        """No question needs these agents any more: none of their episodes starts."""
+    def dismiss(self, places: Collection[Place]) -> None:
+        """No question needs these agents on these suites any more: none of their episodes starts."""
         for backlog in self.backlogs.values():
-            for agent in agents:
-                backlog.strike(agent)
-        self._dismissed.update(agents)
+            for place in places:
+                backlog.strike(*place)
+        self._dismissed.update(places)
         self._predict_lanes()
 
     def close(self, name: str) -> None:

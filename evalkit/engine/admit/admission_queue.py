@@ -8,6 +8,7 @@ start, all players end.
 from collections.abc import Collection
 
 from evalkit.engine.admit.admission import Admission
+from evalkit.engine.admit.backlogs import Place
 from evalkit.engine.episode import ActiveEpisode
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.waiting import WaitQueue
@@ -75,9 +76,9 @@ class AdmissionQueue:
         """Whether an agent's own budget has no room for another episode."""
         return agent in self.admission.used_up
 
-    def dismiss(self, agents: Collection[str]) -> None:
-        """No episode of these agents starts any more; what they would have cost may go to others."""
-        self.admission.dismiss(agents)
+    def dismiss(self, places: Collection[Place]) -> None:
+        """No episode of these agents on these suites starts any more; what they would have cost may go to others."""
+        self.admission.dismiss(places)
         self._tell()
 
     def look(self) -> None:

@@ -82,15 +82,19 @@ class LaneBacklog:
             self.drawn = self.number = self.drawn + 1
         return episode
 
-    def strike(self, agent: str) -> None:
-        """No further episode of an agent starts."""
-        if self.head is not None and self.head.cell_key[0] == agent:
+    def strike(self, agent: str, suite: str | None = None) -> None:
+        """No further episode of an agent starts, on a suite or on any."""
+
+        def struck(place: Place) -> bool:
+            return place[0] == agent and suite in (None, place[1])
+
+        if self.head is not None and struck(self.head.cell_key):
             self.head, self.left, self.planned = None, self.left - 1, self.planned - 1
-        for place in [place for place in {*self.held_back, *self.undrawn} if place[0] == agent]:
+        for place in [place for place in {*self.held_back, *self.undrawn} if struck(place)]:
             gone = len(self.held_back.pop(place, ())) + self.undrawn.pop(place, 0)
             self.left, self.planned = self.left - gone, self.planned - gone
-        self.fresh = Counter({place: count for place, count in self.fresh.items() if place[0] != agent})
-        self.begun = {name: begun for name, begun in self.begun.items() if begun[0][0] != agent}
+        self.fresh = Counter({place: count for place, count in self.fresh.items() if not struck(place)})
+        self.begun = {name: begun for name, begun in self.begun.items() if not struck(begun[0])}
 
     def hear(self, seconds: float, requests: int) -> None:
         """An episode has made requests in this time. What is older than some requests of each episode in flight counts

@@ -159,6 +159,19 @@ def verify_archive(path: Path, check: Callable[[Path], list[Finding]]) -> Verifi
 
 
 @contextmanager
+def opened_archive(path: Path) -> Iterator[Path]:
+    """The run in an archive that is as its checksums say, for as long as the context lasts. It is not replayed.
+
+    Raises RunError if it is no archive, is damaged, or passes a bound; StorageError.
+    """
+    with _unpacked(path) as folder:
+        if flaw := next(_unlike(folder, path), None):
+            raise RunError(f"{path} is no archive of evalkit, or is damaged: {flaw}. Get another copy.")
+        _refuse_large_columns(folder, path)
+        yield folder / RUN
+
+
+@contextmanager
 def _unpacked(path: Path) -> Iterator[Path]:
     """The archive's folder, for as long as the context lasts. Raises RunError, StorageError."""
     with tempfile.TemporaryDirectory(prefix="evalkit-") as room:
