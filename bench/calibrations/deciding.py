@@ -560,7 +560,7 @@ def _place(text: str, name: str) -> re.Match[str]:
     mark = r'^\[//\]: # "deciding: ' + name + r', (?P<studies>\d+) studies"\n\n(?P<table>(\|.*\n)*)'
     found = list(re.finditer(mark, text, re.MULTILINE))
     if len(found) != 1:
-        raise ValueError(f"{PAGE.name} needs one place for the table {name}")
+        raise ValueError(f"the page needs one place for the table {name}")
     return found[0]
 
 
@@ -578,20 +578,26 @@ def cells(text: str, name: str) -> tuple[int, list[list[str]]]:
     return int(place["studies"]), [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the tables, or write them into their page."""
+def main(
+    arguments: Sequence[str] | None = None,
+    *,
+    tables: Mapping[str, Callable[[int], str]] = TABLES,
+    usual: Mapping[str, int] = STUDIES,
+    page: Path = PAGE,
+) -> int:
+    """Print the tables, or write them into their page. `usual`: studies by table."""
     reader = argparse.ArgumentParser(description="Simulate comparisons that stop when they are answered.")
-    reader.add_argument("tables", nargs="*", choices=[*TABLES, []], help="which (default: all)")
+    reader.add_argument("tables", nargs="*", choices=[*tables, []], help="which (default: all)")
     reader.add_argument("--studies", type=int, help="studies of each row (default: as many as the page has)")
-    reader.add_argument("--write", action="store_true", help=f"write them into docs/{PAGE.name}")
+    reader.add_argument("--write", action="store_true", help=f"write them into docs/{page.name}")
     asked = reader.parse_args(arguments)
-    for name in asked.tables or TABLES:
-        studies = asked.studies or STUDIES[name]
-        made = TABLES[name](studies)
+    for name in asked.tables or tables:
+        studies = asked.studies or usual[name]
+        made = tables[name](studies)
         print(f"{name}, {studies} studies\n\n{made}", flush=True)
         if asked.write:
-            text = PAGE.read_text(encoding="utf-8")
-            PAGE.write_text(placed(text, name, studies, made), encoding="utf-8")
+            text = page.read_text(encoding="utf-8")
+            page.write_text(placed(text, name, studies, made), encoding="utf-8")
     return 0
 
 

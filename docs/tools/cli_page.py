@@ -22,11 +22,11 @@ results. A *lane* is one provider and model within a run. The [glossary](glossar
 
 | exit code | meaning |
 |---|---|
-| 0 | complete |
+| 0 | complete; of `gate`: pass |
 | 1 | complete, but some episodes failed |
 | 2 | could not start |
-| 3 | incomplete: episodes remain |
-| 4 | only `nightly`: an alarm |
+| 3 | incomplete: episodes remain; of `gate`: undecided |
+| 4 | `nightly`: an alarm; `gate`: fail |
 | 5 | only `nightly`: no measurement, no episode of the night has a score |
 | 130 | interrupted |
 """

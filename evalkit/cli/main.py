@@ -1,7 +1,7 @@
 """The command line: one parser, and one small module per command, loaded only when its command is called.
 
-Exit codes: 0 complete; 1 complete with failed episodes; 2 could not start; 3 incomplete; 4 `nightly` found a
-regression; 130 interrupted.
+Exit codes: 0 complete; 1 complete with failed episodes; 2 could not start; 3 incomplete, or `gate` undecided; 4
+`nightly` or `gate` found a regression; 130 interrupted.
 """
 
 import argparse

@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from bench.calibrations import gate as simulated
+from bench.calibrations.deciding import cells
 from evalkit.stats.gating import MarginTest, draws_to_answer, exceeded
 
 ALPHA, MARGIN = 0.05, 0.1
@@ -56,6 +58,43 @@ def test_a_share_is_beyond_its_limit_only_if_that_is_shown() -> None:
     assert not exceeded([1.0], 0.1, alpha=ALPHA, tests=1000)
     assert exceeded([1.0] * 20, 0.1, alpha=ALPHA, tests=3)
     assert not exceeded([0.1] * 1000, 0.1, alpha=ALPHA, tests=3)
+
+
+@pytest.mark.parametrize("turn", [1, 5])
+def test_the_simulated_rule_is_this_one(turn: int) -> None:
+    draws = np.random.default_rng(3).normal([[-0.2], [0.2], [-0.05]] * 4, 0.2, (12, 150)).clip(-1, 1)
+    found = simulated.ended(draws, margin=MARGIN, tests=3, turn=turn, centred=turn > 1)
+    for one, at, word in zip(draws, found.draws, found.answer, strict=True):
+        test = MarginTest(margin=MARGIN, alpha=ALPHA, tests=3, turn=turn, centred=turn > 1)
+        test.add(one.tolist())
+        assert test.answered == (0 if math.isinf(at) else at, word)
+    assert {*found.answer} >= {"worse", "not worse"}
+
+
+PAGE = simulated.PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", simulated.STUDIES)
+def test_the_page_has_each_table_and_no_verdict_is_wrong_too_often(name: str) -> None:
+    studies, rows = cells(PAGE, name)
+    assert studies == simulated.STUDIES[name]
+    wrong = {"gates": (1, 2), "several": (1, 2), "hours": (2, 3)}.get(name, ())
+    for row in rows:
+        for place in wrong if row[0] != "stored" else ():
+            # Three standard errors of so many studies.
+            assert float(row[place]) <= 5 + 300 * (0.05 * 0.95 / studies) ** 0.5
+    assert name != "hours" or max(float(row[2]) for row in rows if row[0] == "stored") > 20
+
+
+def test_a_quick_try_agrees_with_the_page() -> None:
+    assert simulated.least_table(1).splitlines()[2:] == [
+        "| " + " | ".join(row) + " |" for row in cells(PAGE, "least")[1]
+    ]
+    shown = {row[0]: row[1:] for row in cells(PAGE, "gates")[1]}
+    for shape in simulated.SHAPES[:1]:
+        mine, theirs = simulated.gates_row(shape, 40)[1:], shown[shape.name]
+        for got, wanted in ((mine[3], theirs[3]), (mine[5], theirs[5])):
+            assert float(got) == pytest.approx(float(wanted), rel=0.2)
 
 
 @pytest.mark.exhaustive(but=1)
