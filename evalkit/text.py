@@ -1,8 +1,10 @@
 """Text for people. What a model wrote is made safe to look at: nothing in it can move a cursor, or hide or reorder
 text."""
 
+import html
 import re
 import unicodedata
+from collections.abc import Iterable, Sequence
 
 BOUND = 2_000
 """Characters of one text that are shown."""
@@ -56,6 +58,18 @@ def bounded(text: str, most: int = BOUND) -> str:
     if len(text) <= most:
         return visible(text)
     return f"{visible(text[:most])}... {len(text) - most:,} more characters"
+
+
+def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str] = ()) -> str:
+    """A table for a notebook: nothing of its texts is read as HTML."""
+
+    def line(cells: Sequence[str], kind: str) -> str:
+        return f"<tr>{''.join(f'<{kind}>{html.escape(visible(cell))}</{kind}>' for cell in cells)}</tr>"
+
+    body = "".join(line(row, "td") for row in rows)
+    below = "".join(f"<div><small>{html.escape(visible(note))}</small></div>" for note in notes)
+    caption = f"<caption>{html.escape(visible(title))}</caption>" if title else ""
+    return f"<table>{caption}<thead>{line(head, 'th')}</thead><tbody>{body}</tbody></table>{below}"
 
 
 def many(count: int, one: str, several: str = "") -> str:

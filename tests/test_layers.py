@@ -255,28 +255,28 @@ def package() -> dict[str, str]:
 
 
 MOST_LINES = {
-    "engine": 8_400,  # tiers in plan and status, a gate
+    "engine": 8_410,  # tiers in plan and status, a gate, where one is
     "machines": 2_420,
-    "playing": 495,  # a gate
+    "playing": 510,  # a gate, where one is
     "envs": 12_060,  # the papers' other ranges, the greatest least total, replaced markets
-    "report": 11_115,  # redundant calls beside the gap, distance from greedy, a gate
+    "report": 11_165,  # redundant calls beside the gap, distance from greedy, a gate, where one is
     "store": 5_620,  # sums by tier
     "frozen": 1_250,
     "client": 5_675,  # tiers: their requests, pace and money
-    "cli": 5_380,  # the chain of queries, sheets for checking by hand, tiers, a gate
+    "cli": 5_580,  # the chain of queries, sheets for checking by hand, tiers, a gate, where one is
     "wire": 4_640,  # tiers by dialect
     "view": 3_770,
-    "spec": 3_565,  # tiers in provider files, a gate
+    "spec": 3_580,  # tiers in provider files, a gate, where one is
     "policy": 3_050,
     "integrations": 2_940,
     "results": 3_205,  # a gate
     ".": 2_945,
     "stats": 2_535,  # a gate
     "serve": 1_660,  # tiers with a price each
-    "api": 990,
+    "api": 995,  # where one is
     "tasks": 1_150,  # raw queries in every step, samples checked by hand
     "gating": 660,  # `evalkit gate`
-    "nightly": 600,
+    "nightly": 635,  # where one is
 }
 """Lines of each folder of evalkit/, and of the modules beside them. A change that raises one says what it is worth."""
 

@@ -17,6 +17,7 @@ import numpy as np
 from bench.calibrations import deciding
 from bench.calibrations.deciding import ALPHA, LOOKS, generator, number, pair, percent, table
 from bench.calibrations.deciding_shapes import SHAPES, Shape, Values, graded, wide
+from evalkit.stats.deciding import AHEAD
 from evalkit.stats.evidence import centre
 from evalkit.stats.sequential import capital
 
@@ -128,9 +129,9 @@ def hours_row(how: str, points: float, studies: int) -> list[str]:
         if how == "stored":
             differences += draws.normal(0, points * math.sqrt(2) / 100, (studies, 1))
         else:  # both sides play a draw within a part of the time in which the effect changes
-            times = np.arange(LOOKS + deciding.AHEAD, dtype=float)
+            times: Values = np.arange(LOOKS + AHEAD) * 1.0
             both = deciding.effects(draws, studies, times, points / 100)
-            differences += both[:, :LOOKS] - both[:, deciding.AHEAD :]
+            differences += both[:, :LOOKS] - both[:, AHEAD:]
         cells.append(percent(ended(np.clip(differences, -1, 1)).answer == wrong))
     return cells
 

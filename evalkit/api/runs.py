@@ -179,6 +179,13 @@ class Run:
         why = self.reason or "not ended"
         return f"Run({self.name}: {why}, {self.ended:,} of {self.planned:,} episodes, {self.spent_usd} USD)"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: its state and its scores."""
+        from evalkit.report.report import report
+
+        scores = report(self.directory).tables[0]
+        return replace(scores, title=repr(self))._repr_html_()
+
     def table(self, name: str) -> "pa.Table":
         """A view of `evalkit sql`, or a table of `evalkit report`, as a `pyarrow.Table`.
 

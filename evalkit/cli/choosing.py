@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from evalkit.cli.pipes import unread
 from evalkit.engine.freezing.brought import require
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.universe import Choice
@@ -17,7 +18,7 @@ from evalkit.errors import UsageError
 from evalkit.files import write_whole
 from evalkit.frozen.manifest import Manifest
 from evalkit.frozen.manifests import is_run, read_manifest
-from evalkit.playing.specs import KINDS, changed, chosen
+from evalkit.playing.specs import KINDS, changed, chosen, newest_run, run_directory
 from evalkit.spec.model import Sweep
 from evalkit.spec.sweep import find_sweep, read_sweep
 from evalkit.store.bucket import place_of
@@ -93,6 +94,16 @@ def narrowed(resolved: Resolved, choice: Choice) -> Resolved:
 def again(args: argparse.Namespace) -> str:
     """The sweep and its settings, as the shell reads them."""
     return shlex.join([args.sweep, *(word for setting in args.set for word in ("--set", setting))])
+
+
+def run_of(name: str | None) -> Path:
+    """The run that is named; without a name the newest one, and standard error says which. Raises RunError."""
+    if name is not None:
+        return run_directory(name)
+    newest = newest_run()
+    with unread(sys.stderr):
+        print(f"evalkit: the newest run: {newest}", file=sys.stderr, flush=True)
+    return newest
 
 
 def program() -> str:

@@ -120,11 +120,13 @@ COMMANDS: Mapping[str, Command] = {
         ("evalkit new runs/mine.toml", "evalkit new --plugin evalkit-auctions"),
         options.new,
     ),
+    "ls": Command("read", "list runs: state, money, date, best agent", ("evalkit ls",), options.ls, "reading the runs"),
     "report": Command(
         "read",
         "show tables of scores with intervals",
         (
-            "evalkit report runs/nightly",
+            "evalkit report",
+            "evalkit report runs/nightly --table scores",
             "evalkit report runs/nightly --markdown > scores.md",
             "evalkit report runs/nightly --beside paper --latex > beside.tex",
             "evalkit report runs/mine --judged runs/mine-judge",
@@ -145,6 +147,7 @@ COMMANDS: Mapping[str, Command] = {
         "read",
         "compare two runs or agents, with intervals and tests",
         (
+            "evalkit compare runs/duel",
             "evalkit compare runs/monday runs/tuesday",
             "evalkit compare baselines --agents knuth random",
             "evalkit compare runs/mine:gpt runs/other:claude",

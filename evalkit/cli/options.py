@@ -45,6 +45,9 @@ def run(sub: argparse.ArgumentParser) -> None:
     )
     sub.add_argument("--on", choices=("here", "ray"), help="`ray`: play nothing here, but in actors of a Ray cluster")
     sub.add_argument("--play-all", action="store_true", help="play on where [decide] has all its answers")
+    sub.add_argument(
+        "--on-alarm", metavar="COMMAND", help="command to run at the share of the budget that [alerts] names"
+    )
     sub.add_argument("--repair", action="store_true", help="drop the damaged part of the log, and continue")
     sub.add_argument("--json", action="store_true", help="JSON lines instead of the live display")
 
@@ -163,13 +166,15 @@ def plan(sub: argparse.ArgumentParser) -> None:
 
 def status(sub: argparse.ArgumentParser) -> None:
     """Options of `status`."""
-    on_run(sub)
+    _newest(sub)
+    _json(sub)
     sub.add_argument("--money", action="store_true", help="where the money went, instead of progress")
 
 
 def reconcile(sub: argparse.ArgumentParser) -> None:
     """Options of `tools reconcile`."""
-    on_run(sub)
+    sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
+    _json(sub)
     sub.add_argument("--spent", metavar="USD", required=True, help="what the provider billed for the run")
     sub.add_argument(
         "--lane", metavar="LANE", help="what --spent is for: PROVIDER/MODEL alone; without it, the whole run"
@@ -178,12 +183,13 @@ def reconcile(sub: argparse.ArgumentParser) -> None:
 
 def report(sub: argparse.ArgumentParser) -> None:
     """Options of `report`."""
-    on_run(sub)
+    _newest(sub)
+    _json(sub)
     form = sub.add_mutually_exclusive_group()
     form.add_argument("--markdown", action="store_true", help="Markdown tables")
     form.add_argument("--csv", metavar="DIR", help="one CSV file per table, in this directory")
     form.add_argument("--latex", action="store_true", help="LaTeX tables, for booktabs")
-    figures = "each figure as SVG, PNG and CSV, and a page of all, in this directory"
+    figures = "each figure as SVG, PNG, PDF, slide and CSV, and a page of all, in this directory"
     form.add_argument("--figures", metavar="DIR", help=figures)
     form.add_argument(
         "--html", metavar="FILE", help="tables, figures and some trajectories in one page that opens offline"
@@ -197,7 +203,13 @@ def report(sub: argparse.ArgumentParser) -> None:
     part = sub.add_argument_group("other tables, instead of the standard ones")
     part.add_argument("--beside", choices=("paper",), help="the papers' tables, each below this run's own")
     part.add_argument("--by", metavar="TAG", help="means of agents that share a tag: family, or open,proprietary")
+    part.add_argument("--table", metavar="NAME", action="append", help="this table alone: scores; can be repeated")
     part.add_argument("--quotes", action="store_true", help="one trajectory quoted per kind of error")
+
+
+def ls(sub: argparse.ArgumentParser) -> None:
+    """Options of `ls`."""
+    _json(sub)
 
 
 def sql(sub: argparse.ArgumentParser) -> None:
@@ -211,15 +223,20 @@ def sql(sub: argparse.ArgumentParser) -> None:
 
 def compare(sub: argparse.ArgumentParser) -> None:
     """Options of `compare`."""
-    sub.add_argument("first", metavar="A", help="a run, or RUN:AGENT; or several nights: runs/NAME/nights/FIRST..LAST")
+    sub.add_argument(
+        "first",
+        metavar="A",
+        nargs="?",
+        help="a run, or RUN:AGENT; or several nights: runs/NAME/nights/FIRST..LAST (default: the newest run)",
+    )
     sub.add_argument("second", metavar="B", nargs="?", help="a second one; agents with the same name are compared")
-    sub.add_argument("--agents", metavar=("X", "Y"), nargs=2, help="two agents of one run")
+    sub.add_argument("--agents", metavar=("X", "Y"), nargs=2, help="two agents of one run (default: its only two)")
     sub.add_argument("--json", action="store_true", help="the same as JSON, with a stable schema")
 
 
 def show(sub: argparse.ArgumentParser) -> None:
     """Options of `show`."""
-    sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
+    _newest(sub)
     sub.add_argument(
         "episode",
         metavar="EPISODE",
@@ -237,9 +254,13 @@ def show(sub: argparse.ArgumentParser) -> None:
 def view(sub: argparse.ArgumentParser) -> None:
     """Options of `view`."""
     sub.add_argument(
-        "runs", metavar="RUN", nargs="*", help="a run directory, or its name below runs/; or a sweep with nights"
+        "runs",
+        metavar="RUN",
+        nargs="*",
+        help="a run directory, or its name below runs/; or a sweep with nights (default: all)",
     )
     sub.add_argument("--port", metavar="N", type=whole_number, default=0, help="on 127.0.0.1 (default: any free one)")
+    sub.add_argument("--no-open", action="store_true", help="print the address, and open no browser")
 
 
 def export(sub: argparse.ArgumentParser) -> None:
@@ -258,8 +279,8 @@ def export(sub: argparse.ArgumentParser) -> None:
 
 def verify(sub: argparse.ArgumentParser) -> None:
     """Options of `verify`."""
-    sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/; or an archive")
-    sub.add_argument("--json", action="store_true", help="the same as JSON, with a stable schema")
+    _newest(sub, "; or an archive")
+    _json(sub)
 
 
 def void(sub: argparse.ArgumentParser) -> None:
@@ -446,7 +467,10 @@ def _sweep(sub: argparse.ArgumentParser) -> None:
     )
 
 
-def on_run(sub: argparse.ArgumentParser) -> None:
-    """Options of `on_run`."""
-    sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
+def _newest(sub: argparse.ArgumentParser, more: str = "") -> None:
+    words = f"a run directory, or its name below runs/{more} (default: the newest run)"
+    sub.add_argument("run", metavar="RUN", nargs="?", help=words)
+
+
+def _json(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--json", action="store_true", help="the same as JSON, with a stable schema")

@@ -3,15 +3,19 @@
 import os
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import orjson
 
+from evalkit.engine.view import View
 from evalkit.errors import EvalkitError, UsageError
+from evalkit.money import show_usd, usd_number
 from evalkit.nightly.history_files import nights, spans_of
 from evalkit.report.nights.history import AlarmNote, CellNight, NightRecord
+from evalkit.spec.model import Sweep
 from evalkit.text import visible
 
 HOOK_WITHIN_S = 60.0
@@ -112,6 +116,51 @@ def split_command(command: str) -> list[str]:
     return words
 
 
+class BudgetAlert:
+    """Shows a run, and tells once when it has spent a share of its budget."""
+
+    def __init__(self, show: Callable[[View], None], sweep: Sweep, run: Path, hook: Sequence[str] | None) -> None:
+        """`hook`: the command that is told, beside the run; None: the words at the end alone."""
+        self._show, self._sweep, self._run, self._hook = show, sweep, run, hook
+        self._before: bool | None = None
+        self._call: Thread | None = None
+        self.words = ""
+        """What was told; empty: nothing."""
+        self.flaw = ""
+        """Why the command was not told."""
+
+    def __call__(self, view: View) -> None:
+        """Show a view, the first of them too: what an earlier call had spent it has told."""
+        self._show(view)
+        share = self._sweep.alert_at
+        if share is None or not view.budget or self.words:
+            return
+        beyond = view.spent >= share * view.budget
+        if beyond and self._before is False:
+            self.words = (
+                f"{100 * share:g} % of the budget are spent: {show_usd(view.spent)} of {show_usd(view.budget)}."
+            )
+            self._call = Thread(target=self._tell, args=(view.spent, view.budget))
+            self._call.start()
+        self._before = beyond
+
+    def end(self) -> list[str]:
+        """Wait for the command; what was told, as lines."""
+        if self._call is not None:
+            self._call.join()
+        return list(filter(None, [self.words, self.flaw]))
+
+    def _tell(self, spent: int, budget: int) -> None:
+        if self._hook is None:
+            return
+        money = {"spent_usd": usd_number(spent), "budget_usd": usd_number(budget)}
+        about = {"version": 1, "sweep": self._sweep.name, "night": "", "run": str(self._run), "alarms": []}
+        try:
+            call_hook(self._hook, {**about, "summary": self.words, **money})
+        except EvalkitError as error:
+            self.flaw = f"evalkit: {error}"
+
+
 def call_hook(words: Sequence[str], payload: Mapping[str, Any]) -> None:
     """Run the command with the facts as JSON on its standard input and in its environment; no shell.
 
@@ -123,7 +172,8 @@ def call_hook(words: Sequence[str], payload: Mapping[str, Any]) -> None:
         "EVALKIT_NIGHT": payload["night"],
         "EVALKIT_RUN": payload["run"],
         "EVALKIT_ALARMS": str(len(new)),
-        "EVALKIT_SUMMARY": "; ".join(f"{alarm['agent']} on {alarm['suite']}: {alarm['words']}" for alarm in new),
+        "EVALKIT_SUMMARY": payload.get("summary")
+        or "; ".join(f"{alarm['agent']} on {alarm['suite']}: {alarm['words']}" for alarm in new),
     }
     name = words[0]
     try:

@@ -116,6 +116,21 @@ def chosen(only: Mapping[str, Sequence[str]], manifest: Manifest, where: str = "
     return Choice(agents=names["agent"], suites=names["suite"])
 
 
+def newest_run() -> Path:
+    """The run in `runs/` in which something has happened last. Raises RunError if there is none."""
+    from evalkit.frozen.manifests import manifest_file, runs_in
+    from evalkit.store.events import FILE
+
+    def last(run: Path) -> float:
+        files = [run / FILE, manifest_file(run) or run]
+        return max(file.stat().st_mtime for file in files if file.exists())
+
+    runs = runs_in(Path("runs"))
+    if not runs:
+        raise RunError("There is no run in runs/ here. Name one: a run directory, or its name below runs/.")
+    return max(runs, key=lambda run: (last(run), run.name))
+
+
 def run_directory(name: str | PathLike[str]) -> Path:
     """A run by its directory, or by its name below `runs/`. Raises RunError."""
     if not isinstance(name, str | PathLike):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from evalkit.money import show_usd
-from evalkit.text import seconds, visible
+from evalkit.text import html_table, seconds, visible
 
 Kind = Literal[
     "text", "score", "percent", "interval", "count", "tokens", "number", "fine", "p", "usd", "seconds", "counts"
@@ -112,6 +112,13 @@ class Table:
         if any(column.key == PROMPTS for column in self.columns):
             return self.notes
         return (f"prompts: {', '.join(self.packs) or MISSING}", *self.notes)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        table = without_empty(without_shared_packs(self))
+        columns = table.outer
+        rows = ([written(column, row) for column in columns] for row in table.rows)
+        return html_table(table.title, [column.title for column in columns], rows, table.lines_below)
 
     def to_json(self) -> dict[str, Any]:
         """Title, columns, rows by column key, prompt packs and notes."""

@@ -266,6 +266,8 @@ class Sweep:
     """By the same names: the tiers that requests go by, in order of preference."""
     decide: Decide | None = None
     """What the run is to find out; None: it plays all that it plans."""
+    alert_at: float | None = None
+    """The share of the budget at which somebody is told; None: nobody is."""
     gate: GateTable = field(default_factory=GateTable)
     """What `evalkit gate` lets pass."""
     written: Mapping[str, Any] = field(default_factory=dict)

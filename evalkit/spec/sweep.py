@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import orjson
@@ -215,6 +215,13 @@ class MachinesTable(msgspec.Struct, frozen=True, kw_only=True):
     on: Machines = "here"
 
 
+class AlertsTable(msgspec.Struct, frozen=True, kw_only=True):
+    """The `[alerts]` table."""
+
+    budget: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    """The share of the budget at which somebody is told."""
+
+
 class SweepFile(msgspec.Struct, frozen=True, kw_only=True):
     """The whole file."""
 
@@ -229,6 +236,7 @@ class SweepFile(msgspec.Struct, frozen=True, kw_only=True):
     machines: MachinesTable = MachinesTable()
     decide: DecideTable | None = None
     gate: GateTable = GateTable()
+    alerts: AlertsTable = AlertsTable()
 
 
 def find_sweep(name: str) -> Path:
@@ -298,6 +306,7 @@ def _sweep(written: Mapping[str, Any], where: str, name: str, given: Mapping[str
         if file.decide is None
         else checked_decide(file.decide, [agent.name for agent in agents], file.replicates, f"{where}: decide"),
         gate=file.gate,
+        alert_at=file.alerts.budget,
         written=written,
     )
 

@@ -37,7 +37,6 @@ def test_two_runs_are_compared_by_names_of_agents(ran: str, call: Call) -> None:
 @pytest.mark.parametrize(
     ("words", "flaw"),
     [
-        ([], "a second run, or --agents X Y, is missing. Agents of run: knuth, random."),
         (["--agents", "knuth", "randon"], "has no agent 'randon'. Did you mean 'random'?"),
         (["run:knuht"], "has no agent 'knuht'. Did you mean 'knuth'?"),
         (["run", "--agents", "knuth", "random"], "--agents: is for a single run"),

@@ -7,6 +7,7 @@ import pytest
 
 from bench.calibrations import gate as simulated
 from bench.calibrations.deciding import cells
+from bench.calibrations.deciding_shapes import SHAPES
 from evalkit.stats.gating import MarginTest, draws_to_answer, exceeded
 
 ALPHA, MARGIN = 0.05, 0.1
@@ -91,7 +92,7 @@ def test_a_quick_try_agrees_with_the_page() -> None:
         "| " + " | ".join(row) + " |" for row in cells(PAGE, "least")[1]
     ]
     shown = {row[0]: row[1:] for row in cells(PAGE, "gates")[1]}
-    for shape in simulated.SHAPES[:1]:
+    for shape in SHAPES[:1]:
         mine, theirs = simulated.gates_row(shape, 40)[1:], shown[shape.name]
         for got, wanted in ((mine[3], theirs[3]), (mine[5], theirs[5])):
             assert float(got) == pytest.approx(float(wanted), rel=0.2)

@@ -57,6 +57,9 @@ READERS: Mapping[str, Mapping[str, str]] = {
     },
     "policies": {
         "budget": "status runs/sweep --money",
+        "ls": "ls",
+        "ls-json": "ls --json",
+        "report-table": "report --table scores",
         "verify": "verify runs/sweep",
         "report-markdown": "report runs/sweep --markdown",
         "report-quotes-json": "report runs/sweep --quotes --json",

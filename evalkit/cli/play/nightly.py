@@ -64,6 +64,7 @@ def _play(args: argparse.Namespace, resolved: Resolved, folder: Path, rule: Rule
     from evalkit.cli.display import display
     from evalkit.cli.play.run import announce
     from evalkit.engine.loop import run_loop
+    from evalkit.nightly.hook import BudgetAlert
     from evalkit.nightly.night import NightOptions, play_night
     from evalkit.playing.call import launch
 
@@ -77,10 +78,12 @@ def _play(args: argparse.Namespace, resolved: Resolved, folder: Path, rule: Rule
             announce=announce,
             phase=show.phase,
         )
-        done = run_loop(play_night(resolved, options, show))
+        alert = BudgetAlert(show, resolved.sweep, folder.parent, hook)
+        done = run_loop(play_night(resolved, options, alert))
+        told = alert.end()
     record, outcome = done.record, done.outcome
     code = _code(outcome, record)
-    lines = [f"{done.night}: {done.idle}. Nothing to do."] if outcome is None else list(outcome.messages)
+    lines = [f"{done.night}: {done.idle}. Nothing to do."] if outcome is None else [*told, *outcome.messages]
     if outcome is not None and record is not None:
         lines.insert(0, _summary(record, outcome))
     if record is None or code in (INTERRUPTED, REFUSED):

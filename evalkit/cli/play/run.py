@@ -19,6 +19,8 @@ from evalkit.text import many
 
 def run(args: argparse.Namespace) -> int:
     """Play the remaining episodes; exit codes are those of `main`."""
+    from evalkit.nightly.hook import BudgetAlert, split_command
+
     with display(json_lines=args.json) as show:
         show.phase("reading the sweep and its suites")
         call = call_of(
@@ -37,7 +39,12 @@ def run(args: argparse.Namespace) -> int:
             phase=show.phase,
         )
         call = replace(call, options=more)
-        outcome = finish(lambda stop: call.play(stop, show))
+        hook = split_command(args.on_alarm) if args.on_alarm is not None else None
+        alert = BudgetAlert(show, call.resolved.sweep, call.options.directory, hook)
+        outcome = finish(lambda stop: call.play(stop, alert))
+        told = alert.end()
+    with unread(sys.stderr):
+        print("".join(f"{line}\n" for line in told), end="", file=sys.stderr)
     with unread():
         _tell(outcome, args)
     return outcome.exit_code

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from evalkit.cli.choosing import run_of
 from evalkit.cli.question_words import question_lines, server_words
 from evalkit.engine.forecast import Range
 from evalkit.engine.status import CellStatus, Status, read_status
 from evalkit.money import money_words, show_usd, simulated_words
-from evalkit.playing.specs import run_directory
 from evalkit.store.reading.totals import outlook_words, tier_words, tiers_json
 from evalkit.text import many, span, visible
 
@@ -91,9 +91,9 @@ WIDE = 110
 def status(args: argparse.Namespace) -> int:
     """Print the status, or where the money went."""
     if args.money:
-        print_money(run_directory(args.run), as_json=args.json)
+        print_money(run_of(args.run), as_json=args.json)
         return 0
-    status = read_status(run_directory(args.run))
+    status = read_status(run_of(args.run))
     if args.json:
         print(orjson.dumps(status.to_json(), option=orjson.OPT_INDENT_2).decode())
     else:

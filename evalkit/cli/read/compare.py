@@ -6,6 +6,7 @@ from pathlib import Path
 
 import orjson
 
+from evalkit.cli.choosing import run_of
 from evalkit.errors import UsageError, nearest
 from evalkit.nightly.history_files import among, is_night, nights, several
 from evalkit.playing.specs import run_directory
@@ -38,8 +39,12 @@ def compare(args: argparse.Namespace) -> int:
 
 def _sides(args: argparse.Namespace) -> tuple[Side, Side, list[tuple[str, str]]]:
     """(first, second, which agents are compared with which). Raises UsageError."""
+    if args.first is None:
+        args.first = str(run_of(None))
     if args.second is None:
         side, agent = _side(args.first)
+        if args.agents is None and not agent and len(side.manifest.agents) == 2:
+            args.agents = list(side.manifest.agents)
         if args.agents is None or agent:
             raise UsageError(
                 f"compare: a second run, or --agents X Y, is missing.{_listed(side)} Example: "

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from evalkit.cli.choosing import write_csv
+from evalkit.cli.choosing import run_of, write_csv
 from evalkit.errors import UsageError, nearest
 from evalkit.frozen.manifest import Manifest
 from evalkit.playing.specs import run_directory
@@ -24,7 +24,7 @@ from evalkit.text import many
 
 def report(args: argparse.Namespace) -> int:
     """Print the tables."""
-    directory = run_directory(args.run)
+    directory = run_of(args.run)
     if args.html:
         return _write_page(directory, Path(args.html))
     full = build(directory, judged=_judged(directory, args.judged))
@@ -58,15 +58,19 @@ def _write_page(directory: Path, file: Path) -> int:
 
 
 def _write_figures(directory: Path, run: Report, folder: Path) -> None:
+    from rich.progress import track
+
     from evalkit.report.figures.build import run_figures
     from evalkit.report.figures.draw import write_figures
+    from evalkit.report.render.terminal import Output
 
     figures = run_figures(directory, run)
     if not figures:
         print("There is nothing to plot yet: no episode that counts for a score has ended.")
         return
     try:
-        write_figures(folder, run.manifest.name, figures)
+        shown = track(figures, "drawing", console=Output(stderr=True), transient=True, disable=not sys.stderr.isatty())
+        write_figures(folder, run.manifest.name, shown)
     except OSError as flaw:
         raise UsageError(f"--figures: {folder} cannot be written: {flaw.strerror}.") from flaw
     print(f"Wrote {many(len(figures), 'figure')} to {folder}; {folder / 'index.html'} shows all.")
@@ -88,7 +92,12 @@ def _chosen(args: argparse.Namespace, directory: Path, run: Report) -> Report:
         from evalkit.report.quotes import quotes_table, run_quotes
 
         quotes = run_quotes(directory, run.manifest, run.cells)
-        tables.append(quotes_table(quotes, run.cells, args.run))
+        tables.append(quotes_table(quotes, run.cells, args.run or str(directory)))
+    for name in args.table or ():
+        known = {table.name: table for table in run.tables}
+        if name not in known:
+            raise UsageError(f"--table: the run has no table {name!r}.{nearest(name, known)}")
+        tables.append(known[name])
     return replace(run, tables=tuple(tables)) if tables else run
 
 

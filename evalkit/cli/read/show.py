@@ -4,8 +4,9 @@ import argparse
 import shlex
 from pathlib import Path
 
+from evalkit.cli.choosing import run_of
 from evalkit.errors import RunError, UsageError
-from evalkit.playing.specs import run_directory
+from evalkit.frozen.manifests import runs_in
 from evalkit.text import many
 
 CELLS = 12
@@ -14,16 +15,26 @@ CELLS = 12
 
 def show(args: argparse.Namespace) -> int:
     """Print the episode, or list some."""
-    run = run_directory(args.run)
-    if args.episode is None:
+    run, episode = _named(args.run, args.episode)
+    if episode is None:
         if args.period is not None or args.full:
             raise UsageError("--period and --full show parts of one episode: name it.")
-        return _list(run, args.run)
+        return _list(run, args.run or str(run))
     from evalkit.report.render.terminal import print_trajectory
     from evalkit.results.show import show as render
 
-    print_trajectory(render(run, args.episode, period=args.period, full=args.full))
+    print_trajectory(render(run, episode, period=args.period, full=args.full))
     return 0
+
+
+def _named(run: str | None, episode: str | None) -> tuple[Path, str | None]:
+    """(the run, the episode). A single word that names no run is an episode of the newest one. Raises RunError."""
+    try:
+        return run_of(run), episode
+    except RunError:
+        if run is None or episode is not None or not runs_in(Path("runs")):
+            raise
+        return run_of(None), run
 
 
 def _list(run: Path, name: str) -> int:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalkit.api.runs import run_at
+from evalkit.cli.choosing import run_of
 from evalkit.cli.pipes import unread
-from evalkit.playing.specs import run_directory
 from evalkit.text import many
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ SHOWN = 50
 
 def verify(args: argparse.Namespace) -> int:
     """Print what differs; return 0 if nothing does, else 1."""
-    if Path(args.run).is_file():
+    if args.run is not None and Path(args.run).is_file():
         return _verify_archive(args)
-    directory = run_directory(args.run)
+    directory = run_of(args.run)
     findings = check(directory)
     if findings:
         return _tell(args, findings, {}, [f"{directory}: the log is damaged."])

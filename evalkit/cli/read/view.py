@@ -3,14 +3,16 @@
 import argparse
 import asyncio
 import os
+import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalkit.errors import RunError, UsageError
-from evalkit.frozen.manifests import is_run, read_manifest
+from evalkit.frozen.manifests import is_run, read_manifest, runs_in
 from evalkit.nightly.history_files import FOLDER as NIGHTS
-from evalkit.playing.specs import run_directory
+from evalkit.playing.specs import newest_run, run_directory
 
 if TYPE_CHECKING:
     from evalkit.view.run_cache import RunCache
@@ -29,8 +31,9 @@ def view(args: argparse.Namespace) -> int:
     if not args.runs and not FOLDER.is_dir():
         raise RunError("There is no folder runs/ here. Name a run: evalkit view RUN")
     cache = RunCache(runs, None if args.runs else FOLDER, sweeps)
-    page = first_page(cache) if args.runs else ""
-    asyncio.run(serve_until_signal(cache, port=args.port, ready=lambda url: _tell(url + page)))
+    page = first_page(cache) if args.runs else _newest_page(cache)
+    ready = partial(_tell, page=page, opens=not args.no_open)
+    asyncio.run(serve_until_signal(cache, port=args.port, ready=ready))
     if cache.busy:
         # The interpreter would wait for the reading thread, for seconds if a run is long. The thread only reads, and
         # derived files are written completely or not at all.
@@ -69,5 +72,19 @@ def first_page(cache: "RunCache") -> str:
     return pages[0] if len(pages) == 1 else ""
 
 
-def _tell(url: str) -> None:
-    print(f"Pages at {url} (Ctrl-C stops the server)", flush=True)
+def _newest_page(cache: "RunCache") -> str:
+    """The address of the newest run's page below the server's; empty, which is that of all runs, if there is none."""
+    from evalkit.view.overview import run_address
+
+    newest = newest_run().resolve() if runs_in(FOLDER) else None
+    return next((f"{run_address(name)}/" for name, path in cache.runs().items() if path.resolve() == newest), "")
+
+
+def _tell(url: str, *, page: str, opens: bool) -> None:
+    """Say where, and open the browser of who sits at this machine."""
+    print(f"Pages at {url}{page} (Ctrl-C stops the server)", flush=True)
+    has_screen = sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+    if opens and has_screen and sys.stdout.isatty():
+        import webbrowser
+
+        webbrowser.open(url + page)

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalkit.engine.stand_in import TooLong
-from evalkit.money import usd_number
+from evalkit.money import show_usd, usd_number
 from evalkit.store.reading.totals import TierOutlook
+from evalkit.text import html_table, many, span
 
 ITSELF = "the policy itself"
 """The basis of a cell whose agent is simulated by the policy that was played."""
@@ -144,7 +145,7 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan:
     """What a sweep will cost and how long it will take: what `evalkit.plan` returns.
 
@@ -185,6 +186,18 @@ class Plan:
     """What can be found out, and at what price; None: the sweep asks nothing."""
     tiers: tuple[TierOutlook, ...] = ()
     """Lanes that go by other tiers than the standard one: by each, and by their mixture."""
+
+    def __repr__(self) -> str:
+        cost, episodes = show_usd(round(self.cost)), sum(cell.episodes for cell in self.cells)
+        return f"Plan({self.name}: {many(episodes, 'episode')}, {cost}, {span(self.seconds)} at least)"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what each agent takes on each suite."""
+        rows = [
+            [cell.suite, cell.agent, f"{cell.episodes:,}", f"{cell.requests:,.0f}", show_usd(round(cell.cost))]
+            for cell in self.cells
+        ]
+        return html_table(repr(self), ["Suite", "Agent", "Episodes", "Requests", "Cost"], rows)
 
     @property
     def cost(self) -> float:

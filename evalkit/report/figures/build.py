@@ -219,8 +219,9 @@ def _cost_chart(agents: Sequence[str], rows: vega.Rows) -> vega.Spec:
             episodes="Episodes|,",
         ),
     }
+    # Each panel from 0 to 100, and beyond where its own marks are; with room for those at an end.
     y = vega.number(
-        "score", scale=vega.scaled(vega.reach(rows, ("score", "low", "high"), 0, 100)), axis={"tickCount": 5}
+        "score", scale={"domain": {"unionWith": [0, 100]}, "nice": False, "padding": 6}, axis={"tickCount": 5}
     )
     steps = {"x": base["x"], "y": y, "order": {"field": "usd"}}
     frontier = vega.mark(
@@ -234,7 +235,7 @@ def _cost_chart(agents: Sequence[str], rows: vega.Rows) -> vega.Spec:
         strokeDash=[4, 3],
     )
     layers = [frontier, *estimates(base, "y", y, dotted(by_agent(agents, shown)))]
-    return vega.panels(rows, {"layer": layers, "width": vega.WIDTH, "height": 120}, "suite", suites)
+    return vega.panels(rows, {"layer": layers, "width": vega.WIDTH, "height": 120}, "suite", suites, apart="y")
 
 
 def decades(rows: vega.Rows, names: Sequence[str]) -> list[float]:

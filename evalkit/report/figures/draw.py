@@ -9,7 +9,10 @@ place in the manifest, so they are the same in every figure of a run.
 import gzip
 import html
 import json
+import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -137,6 +140,42 @@ def png(figure: Figure, *, dark: bool = False) -> bytes:
     )
 
 
+def pdf(figure: Figure, spec: Mapping[str, Any] | None = None) -> bytes:
+    """The figure as a page of its size, for papers; `spec`: another form of it."""
+    import vl_convert
+
+    drawn = dict(figure.spec if spec is None else spec)
+    return bytes(vl_convert.vegalite_to_pdf(drawn, vl_version=VEGALITE, config=config(), allowed_base_urls=[]))
+
+
+SLIDE = 16 / 9
+"""Width by height."""
+MOST_COLUMNS = 6
+_SIZE = re.compile(r'<svg [^>]*?viewBox="0 0 ([\d.]+) ([\d.]+)"')
+
+
+def slide(figure: Figure) -> bytes:
+    """The figure as a page for a slide, 16 by 9: panels stand in as many columns as make them largest there."""
+    forms = [dict(figure.spec)]
+    if "facet" in figure.spec and isinstance(figure.spec["facet"], dict):
+        forms += [{**figure.spec, "columns": columns} for columns in range(2, MOST_COLUMNS + 1)]
+    if "vconcat" in figure.spec:
+        across = {key: value for key, value in figure.spec.items() if key != "vconcat"}
+        forms.append({**across, "hconcat": figure.spec["vconcat"]})
+    best, room, lacks = forms[0], math.inf, (0.0, 0.0)
+    for form in forms:
+        found = _SIZE.search(svg(replace(figure, spec=form)))
+        if found is None:
+            continue
+        width, height = float(found[1]), float(found[2])
+        page = max(width, SLIDE * height)
+        if page < room:
+            best, room, lacks = form, page, (page - width, page / SLIDE - height)
+    (wide, high), pad = lacks, config()["padding"]
+    sides = {"left": wide / 2, "right": wide / 2, "top": high / 2, "bottom": high / 2}
+    return pdf(figure, {**best, "padding": {side: pad + more for side, more in sides.items()}})
+
+
 BUNDLE = Path(__file__).with_name("vega.js.gz")
 """Bundling takes two CPU seconds, so the file is shipped: `python -m tests.report.vega_bundle` makes it anew."""
 
@@ -202,14 +241,18 @@ def page(title: str, figures: Sequence[Figure]) -> str:
 
 
 def write_figures(folder: Path, run: str, figures: Iterable[Figure]) -> None:
-    """Write each figure as NAME.svg, NAME.png and NAME.csv (its numbers), and all in one page, index.html.
+    """Write each figure as NAME.svg, NAME.png, NAME.pdf, NAME-slide.pdf and NAME.csv (its numbers), and all in one
+    page, index.html.
 
     `run`: what the page is titled. Raises OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = list(figures)
-    for figure in drawn:
+    drawn = []
+    for figure in figures:
+        drawn.append(figure)
         write_whole(folder / f"{figure.name}.svg", svg(figure).encode())
         write_whole(folder / f"{figure.name}.png", png(figure))
+        write_whole(folder / f"{figure.name}.pdf", pdf(figure))
+        write_whole(folder / f"{figure.name}-slide.pdf", slide(figure))
         write_whole(folder / f"{figure.name}.csv", as_csv(figure.table).encode())
     write_whole(folder / "index.html", page(f"Figures of {run}", drawn).encode())
