@@ -104,6 +104,7 @@ ray: $(OTHERS)/.ready ## play runs on a real Ray cluster of this machine, instal
 
 docs: $(READY) ## build the documentation site in build/docs, strictly; write the generated pages
 	$(PY) -m docs.tools.cli_page
+	$(PY) -m docs.tools.schemas
 	$(PY) -m docs.tools.environment_page
 	$(PY) -m docs.tools.checked_table
 	$(PY) -m sphinx --fail-on-warning --keep-going --quiet -b html -c docs . build/docs

@@ -291,6 +291,18 @@ COMMANDS: Mapping[str, Command] = {
         ),
         options.check_agent,
     ),
+    "tools schema": Command(
+        "tools",
+        "print the JSON schema of a kind of TOML file, for editors",
+        ("evalkit tools schema sweep > sweep.json", "evalkit tools schema provider"),
+        options.schema,
+    ),
+    "tools completion": Command(
+        "tools",
+        "print a script by which a shell completes commands and names",
+        ("evalkit tools completion bash > ~/.local/share/bash-completion/completions/evalkit",),
+        options.completion,
+    ),
     "tools plugins": Command(
         "tools",
         "list plug-ins, and what is wrong with them",

@@ -143,7 +143,6 @@ def gate(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--budget", metavar="USD", help="the limit for the gate's run (default: the spec's)")
     sub.add_argument("--deadline", metavar="SPAN", help="stop after this time, such as 20m (default: the spec's)")
     sub.add_argument("--name", metavar="NAME", help="name of the gate's run (default: the spec's, with -gate)")
-    sub.add_argument("--dir", metavar="DIR", help="the run's directory, instead of runs/NAME")
     sub.add_argument("--junit", metavar="FILE", help="write the checks as JUnit's XML")
     sub.add_argument("--markdown", metavar="FILE", help="write a comment for a pull request")
     sub.add_argument("--json", action="store_true", help="JSON lines instead of the live display, JSON at the end")
@@ -320,6 +319,17 @@ def check_agent(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("agent", metavar="AGENT", help="`module:function`, or a name that a package brings")
     sub.add_argument("--suite", metavar="SUITE", required=True, help="what it plays")
     sub.add_argument("--policy", metavar="POLICY", help="who answers (default: the environment's stand-in for a model)")
+
+
+def completion(sub: argparse.ArgumentParser) -> None:
+    """Options of `tools completion`."""
+    sub.add_argument("shell", nargs="?", choices=("bash", "zsh"), default="bash", help="whose (default: bash)")
+    sub.add_argument("--names", metavar="KIND LINE", help=argparse.SUPPRESS)
+
+
+def schema(sub: argparse.ArgumentParser) -> None:
+    """Options of `tools schema`."""
+    sub.add_argument("kind", choices=("sweep", "provider", "catalogue", "pack"), help="the kind of file")
 
 
 def plugins(sub: argparse.ArgumentParser) -> None:

@@ -75,9 +75,10 @@ def test_there_are_few_commands_and_options() -> None:
     _, commands = parser()
     for name in OWN_OPTIONS:
         importlib.import_module(f"evalkit.cli.{module_of(name)}").add_options(commands[name])
-    assert len({name.partition(" ")[0] for name in COMMANDS}) <= 18
-    # 110, and what the papers' workflow takes: seeds of raw queries, samples checked by hand, --beside of a suite.
-    assert sum(map(_options, commands.values())) <= 117
+    assert len({name.partition(" ")[0] for name in COMMANDS}) <= 20
+    # 110, and what the papers' workflow takes: seeds of raw queries, samples checked by hand, --beside of a suite. Then
+    # the ten of `gate`; ls --json, report --table, view --no-open, run --on-alarm, and --names of completion.
+    assert sum(map(_options, commands.values())) <= 132
 
 
 def _options(one: argparse.ArgumentParser) -> int:

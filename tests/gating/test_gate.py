@@ -131,7 +131,7 @@ def test_dearer_episodes_and_broken_calls_fail_it(call: Call, old: str) -> None:
         (("--against", "a"), "no agent of the sweep (a) has a partner in a"),
         (("--against", "runs/old", "--margin", "0"), "--margin: must be above 0"),
         (("--against", "runs/old", "--junit", "none/x.xml"), "there is no folder none"),
-        (("--against", "runs/old", "--dir", "runs/old"), "is where this gate's own run is"),
+        (("--against", "runs/old", "--name", "old"), "is where this gate's own run is"),
         (("--against", "odd.zip"), "is no archive of evalkit"),
     ],
 )

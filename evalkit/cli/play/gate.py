@@ -37,11 +37,11 @@ def gate(args: argparse.Namespace) -> int:
         path = getattr(args, option)
         if path is not None and not Path(path).parent.is_dir():
             raise UsageError(f"--{option}: {path} cannot be written: there is no folder {Path(path).parent}.")
-    if not args.dir and not args.name:
+    if not args.name:
         sweep = replace(sweep, name=f"{sweep.name}-gate")
     with display(json_lines=args.json) as show:
         show.phase("reading the sweep, its suites and the old scores")
-        call = call_of(sweep, directory=args.dir, mark="--")
+        call = call_of(sweep, mark="--")
         baseline = read_baseline(args.against, call.resolved)
         if (
             baseline.manifest is not None

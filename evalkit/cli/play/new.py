@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from evalkit.cli.choosing import program
+from evalkit.cli.tools.schema import put_schema, schema_line
 from evalkit.envs.table import OWN_ENVIRONMENTS
 from evalkit.errors import UsageError
 from evalkit.files import new_file, write_new
@@ -113,7 +114,8 @@ def new(args: argparse.Namespace) -> int:
     if args.plugin:
         return _plugin(Path(args.plugin))
     path = new_file(args.file, ".toml", "a sweep's file")
-    write_new(path, TEMPLATE)
+    write_new(path, schema_line("sweep") + TEMPLATE)
+    put_schema(path.parent, "sweep")
     print(f"Wrote {path}. Next: {program()} plan {path}")
     return 0
 
