@@ -264,7 +264,7 @@ MOST_LINES = {
     "store": 5_620,  # sums by tier
     "frozen": 1_250,
     "client": 5_675,  # tiers: their requests, pace and money
-    "cli": 5_785,  # chains of queries, sheets, tiers, a gate, where one is, completion
+    "cli": 5_795,  # chains of queries, sheets, tiers, a gate, where one is, completion, an install page
     "wire": 4_640,  # tiers by dialect
     "view": 3_770,
     "spec": 3_580,  # tiers in provider files, a gate, where one is

@@ -146,7 +146,8 @@ def test_there_are_few_targets_extras_and_locks() -> None:
     phony = re.search(r"^\.PHONY: (.+)$", (PROJECT / "Makefile").read_text(), re.MULTILINE)
     assert phony is not None
     assert len(phony.group(1).split()) <= 16
-    assert len(PYPROJECT["project"]["optional-dependencies"]) <= 10
+    # The last is `figures`, 84 MB that a run and its pages do without.
+    assert len(PYPROJECT["project"]["optional-dependencies"]) <= 11
     assert {path.name for path in tracked() if path.suffix == ".lock"} == {*LOCKS, "llama_cpp.lock"}
 
 

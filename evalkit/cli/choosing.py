@@ -1,6 +1,7 @@
 """What several commands read from the command line: a sweep, a run directory, a part of a sweep."""
 
 import argparse
+import os
 import shlex
 import shutil
 import sys
@@ -27,6 +28,9 @@ from evalkit.text import many
 if TYPE_CHECKING:
     from evalkit.report.tables import Table
 
+
+DISTRIBUTION = "evalkit-econ"
+"""The name under which evalkit is installed; a script is called so, too."""
 
 # Files that a command writes, replacing older ones.
 
@@ -107,8 +111,11 @@ def run_of(name: str | None) -> Path:
 
 
 def program() -> str:
-    """The command that calls evalkit: its name, or its path if the shell would not find the name (`make run`)."""
+    """The command that calls evalkit: its name, or its path if the shell would not find the name (`make run`); under
+    `uvx`, which leaves no command behind, all of it."""
     called = sys.argv[0]
+    if Path(called).name == DISTRIBUTION:
+        return f"uvx {DISTRIBUTION}" if "UV" in os.environ else DISTRIBUTION
     if Path(called).name != "evalkit" or shutil.which("evalkit") is not None:
         return "evalkit"
     return shlex.quote(called)

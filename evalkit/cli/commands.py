@@ -300,7 +300,7 @@ COMMANDS: Mapping[str, Command] = {
     "tools completion": Command(
         "tools",
         "print a script by which a shell completes commands and names",
-        ("evalkit tools completion bash > ~/.local/share/bash-completion/completions/evalkit",),
+        ("evalkit tools completion bash > evalkit.bash", "evalkit tools completion zsh > _evalkit"),
         options.completion,
     ),
     "tools plugins": Command(

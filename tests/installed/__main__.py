@@ -2,8 +2,8 @@
 
 Both are built into `dist/`. Each is installed with its dependencies into a new environment, and plays, reports and
 verifies a few episodes in an empty folder, where nothing of the clone can help. The wheel is tried with every
-supported Python that this machine has; for one that it lacks, the dependencies are resolved, of wheels alone. With
-`--one`, the wheel alone is tried, with the Python that runs this.
+supported Python that this machine has; for one that it lacks, the dependencies are resolved, of wheels alone. Every
+line of docs/install.md is tried with it, too. With `--one`, the wheel alone is tried, with the Python that runs this.
 Needs the network. Exits non-zero at the first step that fails.
 """
 
@@ -15,6 +15,8 @@ import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from tests.installed.page import try_page
 
 PROJECT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
@@ -95,6 +97,7 @@ def main(words: Sequence[str]) -> int:
     if words == ["--one"]:
         install_and_try(wheel, Path(sys.executable))
         print(f"{wheel.name} installed, played and verified")
+        try_page(wheel)
         return 0
     for version, python in pythons():
         if python is None:
@@ -103,6 +106,7 @@ def main(words: Sequence[str]) -> int:
         else:
             install_and_try(wheel, python)
             print(f"Python {version}: {wheel.name} installed, played and verified", flush=True)
+    try_page(wheel)
     install_and_try(source, Path(sys.executable))
     print(f"{source.name} installed, played and verified")
     return 0

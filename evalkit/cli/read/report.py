@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,11 @@ def _write_page(directory: Path, file: Path) -> int:
 
 
 def _write_figures(directory: Path, run: Report, folder: Path) -> None:
+    if find_spec("vl_convert") is None:
+        raise UsageError(
+            "--figures: draws files with vl-convert, which is not installed: pip install 'evalkit-econ[figures]'. "
+            "`--html` and `evalkit view` draw in the browser, and need nothing."
+        )
     from rich.progress import track
 
     from evalkit.report.figures.build import run_figures
