@@ -27,8 +27,9 @@ def mail_of(facts: dict[str, Any], to: str) -> EmailMessage:
     mail["To"] = to
     mail["From"] = os.environ.get("MAIL_FROM", to)
     names = ", ".join(sorted({alarm["agent"] for alarm in new}))
-    mail["Subject"] = " ".join(f"{facts['sweep']} {facts['night']}: regression of {names}".split())
-    lines = []
+    told = facts.get("summary") or f"regression of {names}"  # a share of the budget is spent, or
+    mail["Subject"] = " ".join(f"{facts['sweep']} {facts['night']}: {told}".split())
+    lines = [facts["summary"]] if facts.get("summary") else []
     for alarm in new:
         lines += [f"{alarm['agent']} on {alarm['suite']}", f"  {alarm['words']}"]
         if alarm["served_before"] and alarm["served"] != alarm["served_before"]:

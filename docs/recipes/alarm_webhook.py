@@ -21,6 +21,8 @@ WITHIN_S = 30
 
 def text_of(facts: dict[str, Any]) -> str:
     """The alarms that are new tonight, a line each, with the command that shows the difference."""
+    if facts.get("summary"):  # a share of the budget is spent
+        return f"{facts['sweep']}: {facts['summary']}"
     lines = [f"Regression in {facts['sweep']}, night {facts['night']}:"]
     for alarm in facts["alarms"]:
         if alarm["new"]:
