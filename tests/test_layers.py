@@ -270,7 +270,7 @@ MOST_LINES = {
     "spec": 3_580,  # tiers in provider files, a gate, where one is
     "policy": 3_050,
     "integrations": 2_940,
-    "results": 3_205,  # a gate
+    "results": 3_210,  # a gate, a gate's answers
     ".": 2_945,
     "stats": 2_535,  # a gate
     "serve": 1_660,  # tiers with a price each

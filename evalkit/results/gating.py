@@ -123,6 +123,7 @@ class GateQuestion(RunQuestion):
                 for name, scores in known.items():
                     for replicate, score in enumerate(scores if (suite, name) in places else ()):
                         self.add(old, suite, places[suite, name], replicate, score)
+        self._answers = self._answered()
 
     @property
     def draws(self) -> int:
@@ -152,6 +153,7 @@ class GateQuestion(RunQuestion):
         """Read the scores that have come since the last look."""
         for subject, test in self.tests.items():
             test.add(self.differences(subject, test.seen))
+        self._answers = self._answered()
 
     def differences(self, subject: Subject, start: int = 0) -> list[float]:
         """Of an old and a new agent on a suite, from a place on up to the first that is not known; 1 for the range."""
@@ -174,7 +176,10 @@ class GateQuestion(RunQuestion):
 
     @property
     def answers(self) -> list[QuestionAnswer]:
-        """Of all tests."""
+        """Of all tests, as of the last look."""
+        return self._answers
+
+    def _answered(self) -> list[QuestionAnswer]:
         width, over = self._bounds.most - self._bounds.least, self.verdict != "undecided"
         found = []
         for subject, test in self.tests.items():
