@@ -128,8 +128,8 @@ def _tree(leaves: Mapping[str, Schema], free: Any) -> Schema:
 
 
 def text(schema: Schema) -> str:
-    """As the file holds it."""
-    return json.dumps(schema, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    """As the file holds it: on one line, since nobody reads it so; `evalkit tools schema` prints it with more."""
+    return json.dumps(schema, separators=(",", ":"), sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """`evalkit tools schema`: the JSON schema of a kind of TOML file, by which editors complete and check."""
 
 import argparse
+import json
 from pathlib import Path
 
 from evalkit.errors import UsageError
@@ -13,7 +14,7 @@ HELP = Path(".evalkit")
 
 def schema(args: argparse.Namespace) -> int:
     """Print it."""
-    print((FOLDER / f"{args.kind}.json").read_text(encoding="utf-8"), end="")
+    print(json.dumps(json.loads((FOLDER / f"{args.kind}.json").read_bytes()), indent=1, ensure_ascii=False))
     return 0
 
 
