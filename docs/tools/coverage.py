@@ -1,5 +1,5 @@
 """Simulates how often the intervals and tests of `evalkit report` and `evalkit compare` are right; writes the tables of
-docs/statistics.md below their marks.
+docs/statistics-methods.md below their marks.
 
     python -m docs.tools.coverage                 all tables, as many studies as each says (minutes)
     python -m docs.tools.coverage bounded killed  these tables alone
@@ -24,7 +24,7 @@ import numpy as np
 from docs.tools.simulated import TABLES
 from docs.tools.simulations import Figures, Simulated
 
-PAGE = Path(__file__).resolve().parent.parent / "statistics.md"
+PAGE = Path(__file__).resolve().parent.parent / "statistics-methods.md"
 
 _MARKED = re.compile(r'^\[//\]: # "coverage: (\w+), (\d+) studies"\n\n((?:\|.*\n)*)', re.MULTILINE)
 """A mark that no reader sees, and the table below it."""
@@ -120,7 +120,7 @@ def placed(text: str, name: str, table: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Writes the named tables, or all."""
-    reader = argparse.ArgumentParser(description="Simulate the tables of docs/statistics.md.")
+    reader = argparse.ArgumentParser(description="Simulate the tables of docs/statistics-methods.md.")
     reader.add_argument("tables", nargs="*", choices=[*TABLES, []], help="which (default: all)")
     reader.add_argument("--jobs", type=int, default=1, help="processes (default: 1)")
     asked = reader.parse_args(arguments)

@@ -28,7 +28,7 @@ TITLES = {
     "catalogue": "A CostBench catalogue",
     "pack": "A prompt pack of evalkit",
 }
-PAGES = {"sweep": ("sweeps.md", "deciding.md", "gate.md"), "provider": ("providers.md",)}
+PAGES = {"sweep": ("sweeps.md", "deciding.md", "gate.md"), "provider": ("providers.md", "provider-details.md")}
 """Where keys are explained."""
 
 Schema = dict[str, Any]

@@ -1,4 +1,4 @@
-"""The tables of docs/statistics.md are what their command makes: each cell is tried again, with few studies."""
+"""The tables of docs/statistics-methods.md are what their command makes: each cell is tried again, with few studies."""
 
 from typing import Any
 
