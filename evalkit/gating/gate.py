@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -43,8 +44,12 @@ RAN_OUT = {"budget": "the money ran out", "deadline": "the time ran out"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateCheck:
-    """A new agent beside an old one on a suite; scores and differences from 0 to 1."""
+    """A new agent beside an old one on a suite; scores and differences from 0 to 1, over the pairs that count."""
 
+    old: str
+    new: str
+    suite: str
+    """Names in the question."""
     answer: QuestionAnswer
     of: int
     """Draws that there are."""
@@ -62,21 +67,6 @@ class GateCheck:
     """Whether each is shown to be beyond what the policy lets pass."""
     needs: float
     """Draws that an answer is expected to take; inf: more than can be told."""
-
-    @property
-    def old(self) -> str:
-        """The old agent's name in the question."""
-        return self.answer.subject[0]
-
-    @property
-    def new(self) -> str:
-        """The new agent."""
-        return self.answer.subject[1]
-
-    @property
-    def suite(self) -> str:
-        """Its name."""
-        return self.answer.subject[2]
 
     @property
     def verdict(self) -> GateVerdict:
@@ -278,16 +268,23 @@ def _by_place(
 def _check(question: GateQuestion, answer: QuestionAnswer, episodes: _Episodes, policy: GateTable) -> GateCheck:
     old, new, suite = answer.subject
     test = question.tests[answer.subject]
-    was, now = episodes.get((old, suite), {}), episodes.get((new, suite), {})
+    # Those beyond have ended before others, and short ones do.
+    was, now = (
+        {at: one for at, one in episodes.get((agent, suite), {}).items() if at < answer.draws} for agent in (old, new)
+    )
     both = [(was[at].cost, one.cost) for at, one in now.items() if at in was]
     before, after = sum(cost for cost, _ in both), sum(cost for _, cost in both)
     shares = [_broken(one) for one in now.values()]
+    shown = partial(exceeded, alpha=test.alpha, tests=test.tests, turn=test.turn)
     allowed = 1 + (policy.dearer or 0.0) / 100
     # Between 0 and 1, and 1/2 where an episode costs just what is allowed.
     parts = [cost / total if (total := cost + allowed * past) else 0.5 for past, cost in both]
     mean = [math.fsum(side) / len(side) if side else math.nan for side in question.means(answer)]
     each = [math.fsum(one.cost for one in side.values()) / len(side) if side else 0.0 for side in (now, was)]
     return GateCheck(
+        old=old,
+        new=new,
+        suite=suite,
         answer=answer,
         of=question.draws_of(answer.subject),
         was=mean[0],
@@ -295,9 +292,8 @@ def _check(question: GateQuestion, answer: QuestionAnswer, episodes: _Episodes, 
         cost=each[0] if old in question.stored else sum(each),
         dearer=100 * (after / before - 1) if before else None,
         broken=100 * math.fsum(shares) / len(shares) if shares else 0.0,
-        too_dear=policy.dearer is not None and exceeded(parts, 0.5, alpha=test.alpha, tests=test.tests),
-        too_broken=policy.broken is not None
-        and exceeded(shares, policy.broken / 100, alpha=test.alpha, tests=test.tests),
+        too_dear=policy.dearer is not None and shown(parts, 0.5),
+        too_broken=policy.broken is not None and shown(shares, policy.broken / 100),
         needs=question.takes(answer.subject),
     )
 
@@ -314,8 +310,8 @@ def _notes(question: GateQuestion, baseline: Baseline) -> list[str]:
     frozen = question.frozen
     about = "instances like these" if frozen.about != "this suite" else "another replicate of this suite"
     notes = [
-        f"about {about}; alpha {frozen.alpha:g}: no new agent that is as good or better makes a gate fail more often, "
-        "and none that is worse by the margin passes more often, however often it looks"
+        f"about {about}; at most {100 * frozen.alpha:g} % of gates fail though no agent is worse, and at most as many "
+        "pass though one is worse by the margin, however often it looks"
     ]
     notes += (f"{answer.subject[2]}: {cut}" for answer in question.answers if (cut := question.cut_words(answer)))
     if baseline.manifest is None:

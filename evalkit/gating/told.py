@@ -42,7 +42,7 @@ def gate_table(gated: Gated) -> Table:
         title="Gate",
         columns=(
             Column(key="suite", title="Suite", group=True),
-            *columns_of(new="Agent", old="Against"),
+            *columns_of(new="Agent", old="Against", verdict="Verdict"),
             *columns_of("score", "%", was="Old", now="New"),
             Column(key="difference", title="New - old", kind="score", unit="points"),
             Column(key="interval", title="Interval", kind="interval", unit="points"),
@@ -50,10 +50,9 @@ def gate_table(gated: Gated) -> Table:
             *columns_of("count", pairs="Pairs"),
             Column(key="dearer", title="Dearer (%)", kind="percent", unit="%"),
             Column(key="broken", title="Broken (%)", kind="percent", unit="% of calls"),
-            Column(key="verdict", title="Verdict"),
         ),
         rows=tuple(rows),
-        packs=tuple(dict.fromkeys(name for name in _packs(gated))),
+        packs=tuple(dict.fromkeys(_packs(gated))),
         notes=(
             "interval: each end holds at every look; pass: the low end is above minus the margin; fail: the high end "
             "is below 0; whichever came first",

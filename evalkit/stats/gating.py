@@ -48,6 +48,11 @@ class MarginTest:
         )
 
     @property
+    def turn(self) -> int:
+        """Draws between two looks."""
+        return self._worse.turn
+
+    @property
     def seen(self) -> int:
         """Draws so far, those of a turn that is not whole among them."""
         return self._worse.seen
@@ -84,9 +89,11 @@ class MarginTest:
         return min(low, high), max(low, high)
 
 
-def exceeded(shares: Sequence[float], limit: float, *, alpha: float, tests: int) -> bool:
-    """Whether the mean of draws from 0 to 1, in the order in which they came, is shown to be above a limit."""
-    return bool(shares) and bool(capital(np.asarray(shares, np.float64), limit, up=True)[-1] >= math.log(tests / alpha))
+def exceeded(shares: Sequence[float], limit: float, *, alpha: float, tests: int, turn: int = 1) -> bool:
+    """Whether the mean of draws from 0 to 1, in the frozen order, is shown to be above a limit."""
+    if len(shares) < turn:
+        return False
+    return bool(capital(np.asarray(shares, np.float64), limit, up=True, turn=turn)[-1] >= math.log(tests / alpha))
 
 
 def draws_to_answer(draws: Sequence[float], *, margin: float, alpha: float, tests: int) -> float:

@@ -12,15 +12,11 @@ from typing import Any
 from evalkit.cli.commands import COMMANDS, OWN_OPTIONS, TOOLS, module_of
 from evalkit.errors import EvalkitError
 
-KINDS = {
-    "RUN": "runs",
-    "A": "runs",
-    "B": "runs",
-    "OLD": "runs",
+KINDS: dict[Any, str] = {
+    **dict.fromkeys(("RUN", "A", "B", "OLD"), "runs"),
+    **dict.fromkeys(("WHAT", "PART"), "parts"),
     "SPEC": "sweeps",
     "SUITE": "suites",
-    "WHAT": "parts",
-    "PART": "parts",
     "NEW=OLD": "agents",
     ("X", "Y"): "agents",
 }

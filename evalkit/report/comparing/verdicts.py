@@ -2,7 +2,7 @@
 together.
 
 An ordinary p-value is of one look, fixed beforehand: who looks at 20 pairs, at 40, and stops when it is small calls two
-like agents different far more often than 1 time in 20 (`docs/statistics-methods.md` has the figures). So where a side is
+like agents different far more often than 1 time in 20 (docs/statistics-methods.md has the figures). So where a side is
 partial, interval and p-value are those of a sequence (`sequential.py`) over the pairs that both sides have begun.
 
 The score is the primary measure: it alone decides. Its tests are one family for Holm's correction, those of the other

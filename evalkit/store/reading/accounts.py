@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from evalkit.money import PicoUsd
 from evalkit.store.files.record import LedgerRecord
 
-UNACCOUNTED = "spent, and no step in the log shows for what"
+UNACCOUNTED = "paid for replies that the log does not have"
 UNCONFIRMED = "unconfirmed: leased, and not known to be spent when the session died"
 
 
