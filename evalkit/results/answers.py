@@ -131,6 +131,8 @@ class RunQuestion:
             alpha=frozen.alpha,
             turn=self._order.turn,
             centred=frozen.about == "this suite",
+            total=self.total,
+            lead=self._order.lead,
             scores=Bounds(least=frozen.scores[0], most=frozen.scores[1]),
             precision=frozen.precision,
         )
@@ -141,6 +143,11 @@ class RunQuestion:
     def draws(self) -> int:
         """That there are: instances, or instances times replicates."""
         return self._order.draws
+
+    @property
+    def total(self) -> int:
+        """The same where each is made once and it is their mean that is sought; else 0."""
+        return self._order.draws if self.frozen.about == "this suite once" else 0
 
     @property
     def turn(self) -> int:

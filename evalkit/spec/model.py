@@ -225,7 +225,8 @@ Machines = Literal["here", "ray"]
 """Whether a run's processes are started on this machine, or are actors on a Ray cluster."""
 
 
-About = Literal["instances like these", "this suite"]
+Scope = Literal["such instances", "this suite"]
+About = Literal["such instances", "this suite once", "this suite"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

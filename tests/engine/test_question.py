@@ -132,6 +132,7 @@ def test_the_question_is_on_disk_before_the_first_request(tmp_path: Path, suite:
         ("margin = 16", "`margin` has changed (0.15 before, 0.16 now)"),
         ('margin = 15\npairs = "best"', "`asked` has changed (all before, best now)"),
         ("margin = 15\nprecision = 5", "`precision` has changed"),
+        ('margin = 15\nscope = "this suite"', "`scope` has changed (such instances before, this suite once now)"),
     ],
 )
 def test_another_question_after_scores_are_known_is_refused(

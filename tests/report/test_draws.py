@@ -59,7 +59,7 @@ def manifest(strata: dict[str, str], *, replicates: int = 1, key: int | None = 7
     )
 
 
-def asked(run: Manifest, *, about: str = "instances like these") -> FrozenQuestion:
+def asked(run: Manifest, *, about: str = "such instances") -> FrozenQuestion:
     counts = {name: Counter(one.stratum for one in suite.instances) for name, suite in run.suites.items()}
     sizes = [(name, letter, size) for name, letters in counts.items() for letter, size in letters.items()]
     turn = turn_of([size for *_, size in sizes]) if about != "this suite" else [size for *_, size in sizes]
@@ -103,6 +103,25 @@ def test_each_turn_has_each_stratum_in_its_proportion() -> None:
     for first in range(0, order.draws, order.turn):
         turn = Counter(at[place] for place in range(first, first + order.turn))
         assert {letter: Fraction(count, order.turn) for letter, count in turn.items()} == shares
+
+
+@pytest.mark.parametrize("letters", ["aab" * 10 + "b", "a" * 7 + "b" * 13, "a" * 100 + "b"])
+def test_a_suite_played_once_leaves_no_instance_out_and_its_turns_are_what_is_left(letters: str) -> None:
+    run = manifest({"one": letters, "two": "c" * 40})
+    order = DrawOrder(run, asked(run, about="this suite once"))
+    at = {
+        order.place(name, index, 0): one.stratum
+        for name in ("one", "two")
+        for index, one in enumerate(run.suites[name].instances)
+    }
+    assert sorted(place for place in at if place is not None) == list(range(len(letters) + 40))
+    assert order.draws == len(letters) + 40
+    turn = Counter(at[place] for place in range(order.lead, order.lead + order.turn))
+    left = Counter(at[place] for place in range(order.lead, order.draws))
+    assert {letter: count * order.turn for letter, count in left.items()} == {
+        letter: count * (order.draws - order.lead) for letter, count in turn.items()
+    }
+    assert order.lead <= LEFT_OUT * order.draws
 
 
 def test_instances_keep_the_order_of_admission_within_a_stratum() -> None:

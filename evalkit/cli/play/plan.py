@@ -18,6 +18,7 @@ from evalkit.engine.planning.planned import (
     Plan,
     QuestionPlan,
 )
+from evalkit.frozen.question_files import ABOUT
 from evalkit.money import show_usd, simulated_words
 from evalkit.playing.planning import planned
 from evalkit.store.bucket import place_of
@@ -79,21 +80,14 @@ def print_plan(plan: Plan) -> None:
         console.print(line, markup=False, style="dim")
 
 
-ABOUT = {
-    "instances like these": "instances like these, as if they were drawn from many: `replicates` is 1",
-    "this suite": "this suite alone, played again and again: `replicates` is above 1",
-}
-"""What a question is about, and what that rests on."""
-
-
 def _question_words(question: QuestionPlan) -> Iterator[str]:
     """What can be decided, for differences that are supposed."""
-    what = "instances" if question.about == "instances like these" else "draws"
+    what = "draws" if question.about == "this suite" else "instances"
     yield (
         f"What can be decided: {many(question.parts, 'question')} about {many(question.agents, 'agent')}, equal within "
         f"{question.margin:g} points, from at most {question.draws:,} {what}."
     )
-    yield f"Answers are about {ABOUT.get(question.about, question.about)}."
+    yield f"Answers are about {ABOUT[question.about]}."
     if question.least > question.draws:
         yield (
             f"Nothing can be decided with {question.draws:,} {what}: {question.least:,} are the least for any answer, "
