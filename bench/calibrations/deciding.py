@@ -167,13 +167,13 @@ def plugged_in(shares: Values, guess: float, *, up: bool) -> Values:
     """Log of the most that fixed bets with a half of the capital, and one that is learnt with the other, have made.
 
     The latter is what would have grown the most with draws of the mean x and the variance v seen so far, (x - guess) /
-    (v + (x - guess)^2), up to 3 / 4 of what can be staked (Waudby-Smith and Ramdas 2024, appendix B.3).
+    (v + (x - guess)^2), up to 95 % of what can be staked (Waudby-Smith and Ramdas 2024, appendix B.3).
     """
     values, least = (shares, guess) if up else (1 - shares, 1 - guess)
     counts = np.arange(1, values.shape[1] + 1)
     means = (0.5 + np.cumsum(values, axis=1)) / (counts + 1)
     spreads = (0.25 + np.cumsum((values - means) ** 2, axis=1)) / (counts + 1)
-    bets = np.clip((means - least) / (spreads + (means - least) ** 2), 0.0, 0.75 / least)
+    bets = np.clip((means - least) / (spreads + (means - least) ** 2), 0.0, 0.95 / least)
     # Of the draws before this one.
     bets = np.concatenate([np.zeros((len(values), 1)), bets[:, :-1]], axis=1)
     learnt = np.cumsum(np.log1p(bets * (values - least)), axis=1)

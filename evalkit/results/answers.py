@@ -255,7 +255,7 @@ class RunQuestion:
 
     def words(self) -> list[str]:
         """The answers in sentences: who is the best first, then those that are open."""
-        told = [one for one in self.answers if one.is_open or (one.answer != "undecided" and self.promises(one))]
+        told = [one for one in self.answers if self.promises(one) and (one.is_open or one.answer != "undecided")]
         told.sort(key=lambda one: one.answer == "undecided")
         first = [] if self.best is None else [best_words(self.best, self._asked.margin, decided=self.decided)]
         return [*first, *(f"{answer.words} {self._counted(answer)}" for answer in told)]
