@@ -251,7 +251,7 @@ def _spans(table: Table, column: Column, apart: str = "") -> list[Span | None]:
     ends = [float(end) for interval in intervals if interval is not None for end in interval]
     if not ends:
         return [None] * len(intervals)
-    furthest = max(map(abs, ends))
+    furthest = max(map(abs, ends)) or 1.0
     whole = (min(0.0, *ends), max(100.0, *ends)) if column.equal is None else (-furthest, furthest)
     scales = {row.get(apart): whole for row in table.rows}
     for value in scales if apart else ():
