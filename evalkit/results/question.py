@@ -41,10 +41,10 @@ MOST_TURN = 1000
 """Draws of a turn that are tried; where none of these fits, a turn is all instances."""
 
 
-def turn_of(sizes: Sequence[int]) -> tuple[int, ...]:
+def turn_of(sizes: Sequence[int], short: int = SHORT) -> tuple[int, ...]:
     """Of each stratum, its draws in a turn; see above. `sizes`: instances by stratum, at least one in all."""
     total, common = sum(sizes), math.gcd(*sizes)
-    if total // common <= SHORT:
+    if total // common <= short:
         return tuple(size // common for size in sizes)
     least = [0 if size < SMALL * total else 1 for size in sizes]
     for length in range(1, min(total, MOST_TURN) + 1):
@@ -161,7 +161,8 @@ def _suites(decide: Decide, suites: Sequence[ManifestSuite]) -> tuple[FrozenSuit
     sizes = [(suite, stratum, size) for suite in suites for stratum, size in laid(suite.instances).strata.items()]
     counts = [size for *_, size in sizes]
     if decide.about != "this suite":
-        counts = list(turn_of(counts))
+        # Where nothing is left out, a turn need not have just the proportions.
+        counts = list(turn_of(counts, 0 if decide.about == "this suite once" else SHORT))
     strata: dict[str, dict[str, int]] = {suite.name: {} for suite in suites}
     for (suite, stratum, _), count in zip(sizes, counts, strict=True):
         strata[suite.name][stratum] = count

@@ -9,7 +9,7 @@ import pytest
 from evalkit.frozen.instances import ManifestInstance
 from evalkit.frozen.manifest import Manifest, ManifestOrder, ManifestSuite
 from evalkit.frozen.question_files import FrozenQuestion, FrozenSuite
-from evalkit.results.question import LEFT_OUT, SMALL, DrawOrder, turn_of
+from evalkit.results.question import LEFT_OUT, SHORT, SMALL, DrawOrder, turn_of
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,8 @@ def manifest(strata: dict[str, str], *, replicates: int = 1, key: int | None = 7
 def asked(run: Manifest, *, about: str = "such instances") -> FrozenQuestion:
     counts = {name: Counter(one.stratum for one in suite.instances) for name, suite in run.suites.items()}
     sizes = [(name, letter, size) for name, letters in counts.items() for letter, size in letters.items()]
-    turn = turn_of([size for *_, size in sizes]) if about != "this suite" else [size for *_, size in sizes]
+    short = 0 if about == "this suite once" else SHORT
+    turn = turn_of([size for *_, size in sizes], short) if about != "this suite" else [size for *_, size in sizes]
     strata: dict[str, dict[str, int]] = {name: {} for name in counts}
     for (name, letter, _), count in zip(sizes, turn, strict=True):
         strata[name][letter] = count
@@ -122,6 +123,12 @@ def test_a_suite_played_once_leaves_no_instance_out_and_its_turns_are_what_is_le
         letter: count * (order.draws - order.lead) for letter, count in turn.items()
     }
     assert order.lead <= LEFT_OUT * order.draws
+
+
+def test_a_suite_played_once_has_the_shortest_turn_that_leaves_few_for_before_it() -> None:
+    assert turn_of((7, 13)) == (7, 13)
+    assert turn_of((7, 13), 0) == (1, 2)
+    assert [turn_of(sizes, 0) for sizes in ((12,), (3, 3), (10, 20, 30))] == [(1,), (1, 1), (1, 2, 3)]
 
 
 def test_instances_keep_the_order_of_admission_within_a_stratum() -> None:
