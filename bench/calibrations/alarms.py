@@ -362,8 +362,8 @@ def dear_word(nights: Sequence[Took]) -> float:
 def _may_be_dearer(logs: "Doubles") -> bool:
     """Whether a window is high enough that the test has to be made; shape (nights, instances, figures)."""
     for size in WINDOWS:
-        known = np.isfinite(logs[:-size]).any(axis=0) & np.isfinite(logs[-size:]).any(axis=0)
-        shared = known.all(axis=1)
+        known = np.isfinite(logs[..., 0])  # a night has both figures or none
+        shared = known[:-size].any(axis=0) & known[-size:].any(axis=0)
         rise = np.nanmean(logs[-size:, shared], axis=0) - np.nanmean(logs[:-size, shared], axis=0) - math.log1p(MORE)
         if np.any(rise.mean(axis=0) > DEAR_SIGHT * rise.std(axis=0) / math.sqrt(max(1, len(rise)))):
             return True
