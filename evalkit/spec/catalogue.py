@@ -70,6 +70,7 @@ class LaneFile(LimitsFile, frozen=True, kw_only=True):
     """What a sweep says of a lane, or of a provider's lanes."""
 
     tier: TierChoice = None
+    cache: str = ""
 
 
 class ServerFile(LimitsFile, frozen=True, kw_only=True):
@@ -140,6 +141,7 @@ class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
     extra_allowed: tuple[str, ...] = ()
     service_tiers: dict[str, str] = {}
     tier: TierChoice = None
+    cache: str = ""
     inference_geo: str = ""
     limits: LimitsFile = LimitsFile()
     models: dict[str, ModelFile] = {}
@@ -287,6 +289,7 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         extra_allowed=_extra_allowed(file, where),
         service_tiers=file.service_tiers,
         tier=checked_tier(file.tier, f"{where}: tier"),
+        cache=file.cache,
         inference_geo=file.inference_geo,
         default_price=_price(file.usd_per_mtok, f"{where}: usd_per_mtok"),
         default_source=_source(file.usd_per_mtok),

@@ -117,6 +117,8 @@ class Provider:
     """What it calls the tiers, in requests and replies; empty: requests name none."""
     tier: tuple[Tier, ...] = ()
     """Those that requests go by where nothing else is said, in order of preference; empty: the standard one."""
+    cache: str = ""
+    """How long its prompt cache is to last; empty: as usual."""
     inference_geo: str = ""
     """Where requests ask to be answered (Anthropic); empty: they do not say."""
     extra_allowed: tuple[str, ...] = ()
@@ -263,6 +265,8 @@ class Sweep:
     """Overrides: `provider/model` of that lane alone, `provider` of all its models together."""
     tiers: Mapping[str, tuple[Tier, ...]] = field(default_factory=dict)
     """By the same names: the tiers that requests go by, in order of preference."""
+    caches: Mapping[str, str] = field(default_factory=dict)
+    """By the same names: how long prompt caches are to last."""
     decide: Decide | None = None
     """What the run is to find out; None: it plays all that it plans."""
     written: Mapping[str, Any] = field(default_factory=dict)

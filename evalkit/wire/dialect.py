@@ -5,8 +5,8 @@ does not grow with the chat. If a format has several messages in one entry, they
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool
@@ -60,6 +60,15 @@ def _prepare(message: Message, quirks: Quirks) -> Message:
     return returnable(message, quirks.refuses)
 
 
+class CacheLife(NamedTuple):
+    """How long a prompt cache may last, by a request's own wish."""
+
+    ask: Callable[[bytes], bytes]
+    """(a request's body) -> the body that asks for it."""
+    write_times: int = 0
+    """How many times the price of input a token costs that is written so; 0: as much as any that is written."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """One wire format."""
@@ -100,6 +109,8 @@ class Dialect:
     cache_key: str = ""
     """The field of a body, besides those of `head`, that lets requests of one name use the same prompt cache; empty:
     the format has none."""
+    caches: Mapping[str, CacheLife] = field(default_factory=dict)
+    """By lifetime (`1h`): how requests ask for a prompt cache that lasts longer than usual."""
     tier_field: str = ""
     """The field of a body that names the tier a request is served by; empty: the format has none."""
     tier_headers: Callable[[str], Mapping[str, str]] | None = None

@@ -54,6 +54,7 @@ from evalkit.spec.model import (
 from evalkit.spec.packs import STANDARD, is_file, keys_of, read_pack
 from evalkit.spec.suites import Expanded, digests, expand
 from evalkit.version import __version__
+from evalkit.wire.table import DIALECTS
 
 MOST_SHARED = 3
 """Names that stand for the same: how many of them an error tells."""
@@ -72,6 +73,8 @@ class Endpoint:
     """Whether the agent's replies are streamed."""
     tiers: tuple[Tier, ...] = (USUAL,)
     """Those that its requests go by, in order of preference."""
+    cache: str = ""
+    """How long they ask for the prompt cache to last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +91,8 @@ class Resolved:
         return {name: one for name, one in self.endpoints.items() if not agents or name.partition(ROLE)[0] in agents}
 
 
+USUAL_CACHE = "5m"
+"""How long a prompt cache lasts, about, if requests do not ask for more."""
 ROLE = "#"
 """Between an agent's name and a role; no name contains it."""
 
@@ -257,7 +262,18 @@ def _endpoint(spec: AgentSpec, sweep: Sweep) -> Endpoint | None:
                 f"tier: {spec.lane} is not sold by the tier `{tier}`, as far as a price is known; it is by "
                 f"{', '.join(sold)}. If it is, add its price to `tiers` of the model in providers/{provider.name}.toml."
             )
-    return Endpoint(provider=provider, model=model, lane=spec.lane, stream=provider.stream, tiers=chosen or (USUAL,))
+    cache = sweep.caches.get(spec.lane) or sweep.caches.get(spec.provider) or provider.cache
+    lives = (USUAL_CACHE, *DIALECTS[provider.dialect].caches)
+    if cache and cache not in lives:
+        raise UsageError(f"cache: {spec.lane} has no prompt cache of {cache!r}, only of {', '.join(lives)}.")
+    return Endpoint(
+        provider=provider,
+        model=model,
+        lane=spec.lane,
+        stream=provider.stream,
+        tiers=chosen or (USUAL,),
+        cache=cache if cache != USUAL_CACHE else "",
+    )
 
 
 def _agent(
@@ -399,8 +415,9 @@ def lane_shares(resolved: Resolved, endpoint: Endpoint) -> tuple[SharedLimits, .
 
 
 def price_fields(price: Price) -> dict[str, int]:
-    """A price as plain values; without the rates of long prompts where it has none."""
-    fields = asdict(price)
+    """A price as plain values; without the rates of long prompts where it has none, and without what requests ask for
+    at their own choice."""
+    fields = {name: value for name, value in asdict(price).items() if not name.endswith("lasting")}
     return {name: value for name, value in fields.items() if price.over or not name.startswith("over")}
 
 
