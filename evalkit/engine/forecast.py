@@ -20,6 +20,7 @@ from evalkit.engine.stand_in import Sample, Sampled, play_samples, plays_itself,
 from evalkit.engine.universe import Choice, cells
 from evalkit.errors import CorruptLogError, StorageError
 from evalkit.frozen.manifest import Manifest, ManifestAgent
+from evalkit.money import Price, Tier
 from evalkit.store.disk import read_whole, write_parts_durably
 from evalkit.store.json_text import decode
 from evalkit.store.reading.totals import CellTotals as Sums
@@ -131,12 +132,17 @@ class Forecast:
         self._whole.pop((agent, suite), None)
         return self._seen.setdefault((agent, suite), _Seen())
 
-    def scale(self, agent: str, suite: str, factor: float) -> None:
-        """Requests of a cell are so many times as many as its prior counts, and so are their cost and tokens."""
+    def scale(self, agent: str, suite: str, factor: float = 1.0, *, price: float = 1.0) -> None:
+        """Requests of a cell are so many times as many as its prior counts, and so are their cost and tokens; or they
+        cost so many times its price."""
         prior = self.priors.get((agent, suite))
         self._whole.clear()
         if prior is not None:
-            cost, tokens_in, tokens_out = (factor * each for each in (prior.cost, prior.tokens_in, prior.tokens_out))
+            cost, tokens_in, tokens_out = (
+                factor * price * prior.cost,
+                factor * prior.tokens_in,
+                factor * prior.tokens_out,
+            )
             self.priors[agent, suite] = structs.replace(prior, cost=cost, tokens_in=tokens_in, tokens_out=tokens_out)
 
     def ended(self, agent: str, suite: str) -> int:
@@ -281,6 +287,13 @@ def _costs(agent: ManifestAgent, samples: Sequence[Sample]) -> list[float]:
         price.of(Usage(input=sample.tokens_in, output=sample.tokens_out)) + price.request * (sample.requests - 1)
         for sample in samples
     ]
+
+
+def tier_times(agent: ManifestAgent, tier: Tier, tokens_in: float, tokens_out: float) -> float:
+    """How many times the standard price so many tokens of an agent cost by a tier."""
+    price, usage = price_of(agent), Usage(input=round(tokens_in), output=round(tokens_out))
+    own = Price(**agent.tier_prices[tier]) if tier in agent.tier_prices else price
+    return replace(own, over=0).of(usage) / max(1, replace(price, over=0).of(usage))
 
 
 def alone(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -44,6 +44,7 @@ _CACHE_MARKS = 2
 _CACHED = b',"cache_control":{"type":"ephemeral"}}'
 _HOUR = CacheLife(
     lambda body: body.replace(_CACHED, _CACHED[:-2] + b',"ttl":"1h"}}'),
+    seconds=3600.0,
     write_times=2,
 )
 """All that is cached lasts an hour: what is kept for longer must stand before what is not. In a text the mark's quotes

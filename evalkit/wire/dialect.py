@@ -20,10 +20,10 @@ from evalkit.wire.verdicts import unreadable
 
 __all__ = ["MALFORMED_ARGUMENTS", "REFUSABLE", "Dialect", "MalformedReplyError", "Quirks", "splice"]
 
-MAX_TOKENS, GEO = "max_tokens", "inference_geo"
+MAX_TOKENS, GEO, CACHE = "max_tokens", "inference_geo", "cache"
 REFUSABLE = frozenset(
     {MAX_TOKENS, "temperature", "top_p", "seed", "parallel_calls", "tool_choice", "effort", "encrypted_reasoning"}
-    | {"stream", "stream_options", MALFORMED_ARGUMENTS, CALL_IDS, GEO}
+    | {"stream", "stream_options", MALFORMED_ARGUMENTS, CALL_IDS, GEO, CACHE}
 )
 """What a provider's file may list as `refuses`. A model that refuses `max_tokens` is sent `max_completion_tokens`."""
 
@@ -39,7 +39,7 @@ class Quirks:
     refuses: frozenset[str] = frozenset()
     """Fields of `Sampling` (and `seed`) that the model's API refuses; never sent. `encrypted_reasoning`:
     the model does not have it (`openai_responses`). `stream`: its replies cannot be streamed; `stream_options`: they
-    can, without that field. `MALFORMED_ARGUMENTS`, `CALL_IDS`."""
+    can, without that field. `MALFORMED_ARGUMENTS`, `CALL_IDS`. `CACHE`: its prompt cache lasts no longer by a wish."""
     after_results: AfterResults = "user"
     """What may follow the results of calls, if no reply does. `user`: a user's message. `joined`: nothing, so that its
     text joins the last result. `bridged`: a short message of the agent's, then the user's."""
@@ -65,6 +65,7 @@ class CacheLife(NamedTuple):
 
     ask: Callable[[bytes], bytes]
     """(a request's body) -> the body that asks for it."""
+    seconds: float
     write_times: int = 0
     """How many times the price of input a token costs that is written so; 0: as much as any that is written."""
 

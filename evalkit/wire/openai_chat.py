@@ -298,7 +298,7 @@ def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
     )
 
 
-RETAINED = {"24h": CacheLife(lambda body: b'{"prompt_cache_retention":"24h",' + body[1:])}
+RETAINED = {"24h": CacheLife(lambda body: b'{"prompt_cache_retention":"24h",' + body[1:], 86400.0)}
 """Of OpenAI's models before GPT-5.6; the price is the same.
 Source: https://developers.openai.com/api/docs/guides/prompt-caching, 2026-11-29."""
 OPENAI_CHAT = Dialect(

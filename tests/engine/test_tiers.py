@@ -178,7 +178,9 @@ def test_a_plan_shows_tiers_and_their_mixture_beside_each_other(
     flex, standard, mixed = found.tiers
     assert (flex.tier, standard.tier) == ("flex", "standard")
     assert flex.cost == pytest.approx(standard.cost / 2)
-    assert standard.cost == pytest.approx(found.cost)
+    assert mixed.cost == pytest.approx(found.cost)
+    assert standard.cost == pytest.approx(found.standard) == pytest.approx(found.to_json()["usd"]["standard"] * 1e12)
+    assert [one.expected for one in found.tiers] == [False, False, True]
     assert flex.seconds is not None
     assert standard.seconds is not None
     assert flex.seconds == pytest.approx(10 * standard.seconds)

@@ -186,6 +186,11 @@ def _summary(plan: Plan) -> Iterator[str]:
         if lane.requests:
             yield _lane_words(plan, lane)
     yield from _tier_words(plan)
+    for one in plan.caches:
+        yield (
+            f"{one.lane}: an episode asks every {span(one.gap_s)}, and its prompt cache lasts {one.asked}: with "
+            f'`cache = "{one.better}"` in [limits."{one.lane}"] prompts cost {one.times:.2g} times as much.'
+        )
     if plan.in_flight is not None and any("in flight" in lane.bound for lane in plan.lanes):
         yield (
             f"By worst-case cost, the budget allows {many(plan.in_flight, 'request')} in flight at first, "
@@ -203,7 +208,8 @@ def _summary(plan: Plan) -> Iterator[str]:
 
 def _cost_words(plan: Plan) -> str:
     spread, cost = _range(plan.low, plan.high), show_usd(round(plan.cost))
-    return f"{cost} ({spread})" if spread else cost
+    standard = f"; by the standard tier alone {show_usd(round(plan.standard))}" if plan.tiers else ""
+    return f"{cost} ({spread}){standard}" if spread else f"{cost}{standard}"
 
 
 def _lane_words(plan: Plan, lane: LanePlan) -> str:

@@ -54,6 +54,7 @@ from evalkit.spec.model import (
 from evalkit.spec.packs import STANDARD, is_file, keys_of, read_pack
 from evalkit.spec.suites import Expanded, digests, expand
 from evalkit.version import __version__
+from evalkit.wire.dialect import CACHE, CacheLife
 from evalkit.wire.table import DIALECTS
 
 MOST_SHARED = 3
@@ -263,9 +264,9 @@ def _endpoint(spec: AgentSpec, sweep: Sweep) -> Endpoint | None:
                 f"{', '.join(sold)}. If it is, add its price to `tiers` of the model in providers/{provider.name}.toml."
             )
     cache = sweep.caches.get(spec.lane) or sweep.caches.get(spec.provider) or provider.cache
-    lives = (USUAL_CACHE, *DIALECTS[provider.dialect].caches)
+    lives = (USUAL_CACHE, *lives_of(provider, model))
     if cache and cache not in lives:
-        raise UsageError(f"cache: {spec.lane} has no prompt cache of {cache!r}, only of {', '.join(lives)}.")
+        raise UsageError(f"cache: no prompt cache of {spec.lane} lasts {cache!r}, only {', '.join(lives)}.")
     return Endpoint(
         provider=provider,
         model=model,
@@ -398,6 +399,11 @@ def _check(
         check_offer(provider, offer)
         check_words(spec, provider, model, sampling, pack, offer)
     return marks
+
+
+def lives_of(provider: Provider, model: Model) -> Mapping[str, CacheLife]:
+    """How long a model's prompt cache may last beside the usual, by name."""
+    return {} if CACHE in model.quirks.refuses else DIALECTS[provider.dialect].caches
 
 
 def lane_limits(resolved: Resolved, lane: str) -> Limits:

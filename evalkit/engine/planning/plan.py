@@ -10,11 +10,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from evalkit.dialogue import Usage
-from evalkit.engine.forecast import Forecast, asks_per_step, prior_of, ranged
-from evalkit.engine.freezing.freeze import Resolved, endpoint_name, lane_shares
+from evalkit.engine.forecast import Forecast, asks_per_step, prior_of, ranged, tier_times
+from evalkit.engine.freezing.freeze import USUAL_CACHE, Resolved, endpoint_name, lane_shares, lives_of
 from evalkit.engine.planning.answerable import question_plan
-from evalkit.engine.planning.planned import ITSELF, RATE, STAND_IN, THIS_PROCESS, CellPlan, LanePlan, Plan, QuestionPlan
+from evalkit.engine.planning.planned import (
+    ITSELF,
+    RATE,
+    STAND_IN,
+    THIS_PROCESS,
+    CacheOutlook,
+    CellPlan,
+    LanePlan,
+    Plan,
+    QuestionPlan,
+)
 from evalkit.engine.resume import LoggedProgress
 from evalkit.engine.servers import capacity
 from evalkit.engine.stand_in import (
@@ -31,7 +40,7 @@ from evalkit.engine.stand_in import (
 )
 from evalkit.engine.universe import AgentSetup, Choice, cells
 from evalkit.frozen.manifest import Manifest, ManifestAgent
-from evalkit.money import FLEX, STANDARD, Price, Tier
+from evalkit.money import FLEX, STANDARD, Price
 from evalkit.spec.model import Limits
 from evalkit.store.reading.totals import ByTier, CellTotals, TierOutlook
 from evalkit.text import many
@@ -46,6 +55,8 @@ ASSUMED_REPLY_S = 2.0
 FLEX_SLOWER = 10.0
 """How many times as long a reply by a cheap tier is assumed to take: providers promise nothing. Google's target is 1 to
 15 minutes (https://ai.google.dev/gemini-api/docs/optimization)."""
+USUAL_CACHE_S = 300.0
+"""How long a prompt cache lasts if requests ask for nothing."""
 CPU_S, SIMULATED_CPU_S = 0.0009, 0.0009
 """CPU seconds that a process takes for a request (engine, environment, HTTP, log), and that a provider that is
 simulated on the same machine takes beside it, as quickstart shows on two cores."""
@@ -220,6 +231,9 @@ async def plan_sweep(
     lanes = [
         _plan_lane(resolved, lane, plans, reply_s[lane], known.spent, begun.rates.get(lane)) for lane in sorted(reply_s)
     ]
+    tiers = tuple(_tiers(resolved, plans, known))
+    plans = [_priced_by_tiers(cell, tiers) for cell in plans]
+    paces = reply_s | {one.lane: one.reply_s for one in tiers if one.expected and one.reply_s}
     return Plan(
         name=resolved.sweep.name,
         cells=tuple(plans),
@@ -232,41 +246,97 @@ async def plan_sweep(
         marks={agent.name: agent.marks for agent in agents},
         simulated=resolved.manifest.simulated,
         question=_question(resolved, plans, known),
-        tiers=tuple(_tiers(resolved, plans, known)),
+        tiers=tiers,
+        caches=tuple(_caches(resolved, plans, samples, paces, begun.rates)),
     )
 
 
 def _tiers(resolved: Resolved, plans: Sequence[CellPlan], known: PriorKnowledge) -> Iterator[TierOutlook]:
     """By lane that goes by others than the standard tier: price and time by each of its tiers and by the standard one;
-    and by the mixture, where there are several and a deadline. A cell's cost is that of the standard tier."""
+    and by the mixture, where there are several and a deadline. A cell's cost is that of the standard tier, or of the
+    mixture that has served what has ended."""
     chosen = {one.lane: one for one in resolved.endpoints.values() if one.tiers != (STANDARD,)}
     whole = sum(sums.cost + sums.saved for sums in known.tiers.values())
     dearer = whole / sum(sums.cost for sums in known.tiers.values()) if whole else 1.0  # than the forecast's mixture
     for lane, endpoint in chosen.items():
         in_lane, usual = [cell for cell in plans if cell.lane == lane], known.reply_s.get(lane, ASSUMED_REPLY_S)
-        found = list[tuple[float, float]]()
+        found = list[TierOutlook]()
         for tier in dict.fromkeys((*endpoint.tiers, STANDARD)):
             seen, slower = known.tiers.get(tier), FLEX_SLOWER if tier == FLEX else 1.0
             reply_s = seen.seconds / seen.replies if seen is not None and seen.seconds else usual * slower
-            cost = sum(cell.cost * dearer * _times(resolved, cell, tier) for cell in in_lane)
+            cost = sum(
+                cell.cost
+                * dearer
+                * tier_times(resolved.manifest.agents[cell.agent], tier, cell.tokens_in, cell.tokens_out)
+                for cell in in_lane
+            )
             seconds = _plan_lane(resolved, lane, plans, reply_s, known.spent, None).seconds
             assumed = reply_s == usual * slower and not known.tiers
-            yield TierOutlook(tier, cost, seconds, lane, assumed)
-            found.append((cost, seconds))
-        deadline_s = resolved.sweep.deadline_s
+            found.append(TierOutlook(tier, cost, seconds, lane, assumed, reply_s=reply_s))
+        deadline_s, expected = resolved.sweep.deadline_s, found[0]
         if len(endpoint.tiers) > 1 and deadline_s is not None and endpoint.tiers[0] == FLEX:
-            (slow_cost, slow_s), (quick_cost, quick_s), *_ = found
-            part = 1.0 if slow_s <= deadline_s else max(0.0, (deadline_s - quick_s) / max(1e-9, slow_s - quick_s))
-            cost, seconds = part * slow_cost + (1 - part) * quick_cost, part * slow_s + (1 - part) * quick_s
-            yield TierOutlook(f"mixed by the deadline ({part:.0%} {FLEX})", cost, seconds, lane)
+            slow, quick, *_ = ((one.cost, one.seconds or 0.0, one.reply_s or 0.0) for one in found)
+            part = 1.0 if slow[1] <= deadline_s else max(0.0, (deadline_s - quick[1]) / max(1e-9, slow[1] - quick[1]))
+            cost, seconds, reply_s = (part * one + (1 - part) * other for one, other in zip(slow, quick, strict=True))
+            name = f"mixed by the deadline ({part:.0%} {FLEX})"
+            expected = TierOutlook(name, cost, seconds, lane, reply_s=reply_s)
+            found.append(expected)
+        yield from (one._replace(expected=one is expected) for one in found)
 
 
-def _times(resolved: Resolved, cell: CellPlan, tier: Tier) -> float:
-    """How many times the standard price a cell's tokens cost by a tier."""
-    agent = resolved.manifest.agents[cell.agent]
-    price, usage = price_of(agent), Usage(input=round(cell.tokens_in), output=round(cell.tokens_out))
-    own = Price(**agent.tier_prices[tier]) if tier in agent.tier_prices else price
-    return replace(own, over=0).of(usage) / max(1, replace(price, over=0).of(usage))
+def _priced_by_tiers(cell: CellPlan, tiers: Sequence[TierOutlook]) -> CellPlan:
+    """A cell whose expected cost is by the tiers that its lane is expected to go by; where episodes have ended, it is
+    what they cost."""
+    own = {one.tier: one.cost for one in tiers if one.lane == cell.lane}
+    expected = sum(one.cost for one in tiers if one.lane == cell.lane and one.expected)
+    if cell.basis not in (ITSELF, STAND_IN) or not own.get(STANDARD):
+        return cell
+    cost, low, high, one = (
+        expected / own[STANDARD] * part for part in (cell.cost, cell.cost_low, cell.cost_high, cell.one)
+    )
+    return replace(cell, cost=cost, cost_low=low, cost_high=high, one=one)
+
+
+def _caches(
+    resolved: Resolved,
+    plans: Sequence[CellPlan],
+    samples: Mapping[Place, Sequence[Sample]],
+    reply_s: Mapping[str, float],
+    rates: Mapping[str, float],
+) -> Iterator[CacheOutlook]:
+    """By lane for which a prompt cache of another lifetime pays, as an episode's requests come slowly enough or not."""
+    for lane, endpoint in {one.lane: one for one in resolved.endpoints.values()}.items():
+        lives, costs = {"": None, **lives_of(endpoint.provider, endpoint.model)}, dict[str, float]()
+        in_lane = [cell for cell in plans if cell.lane == lane]
+        requests = sum(cell.requests for cell in in_lane)
+        whole_s = max(_paced(resolved, lane, plans, reply_s.get(lane, ASSUMED_REPLY_S)).values())
+        whole_s = requests / rates[lane] if lane in rates else whole_s
+        gap_s = whole_s * _width(resolved, lane, in_lane) / max(1.0, requests)
+        for name, life in lives.items() if len(lives) > 1 else ():
+            lost = gap_s > (USUAL_CACHE_S if life is None else life.seconds)
+            for cell in in_lane:
+                price, played = (
+                    price_of(resolved.manifest.agents[cell.agent]),
+                    samples.get((cell.agent, cell.suite), ()),
+                )
+                price = price if life is None else price.writing(life.write_times)
+                whole = cell.tokens_in / max(1, sum(one.tokens_in for one in played))
+                costs[name] = costs.get(name, 0.0) + whole * sum(_prompts(one, price, lost=lost) for one in played)
+        better = min(costs, key=lambda name: (costs[name], name != endpoint.cache), default="")
+        if costs and costs[better] < costs[endpoint.cache]:
+            usual = {"": USUAL_CACHE}
+            asked, other = usual.get(endpoint.cache, endpoint.cache), usual.get(better, better)
+            yield CacheOutlook(lane, gap_s, asked, other, costs[better] / costs[endpoint.cache])
+
+
+def _prompts(sample: Sample, price: Price, *, lost: bool) -> float:
+    """Pico-dollars of what is read of and written to a prompt cache; `lost`: that forgets a chat between requests."""
+    cost, before = 0, 0
+    for one in sample.asked:
+        read = 0 if lost else min(before, one.tokens_in)
+        cost += read * price.cached_read + (one.tokens_in - read) * (price.cached_write + price.lasting)
+        before = one.tokens_in
+    return sample.scale * cost
 
 
 def _machine(resolved: Resolved, lanes: Sequence[LanePlan], simulated: set[str]) -> list[LanePlan]:

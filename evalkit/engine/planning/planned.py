@@ -3,10 +3,10 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from evalkit.engine.stand_in import TooLong
-from evalkit.money import usd_number
+from evalkit.money import STANDARD, usd_number
 from evalkit.store.reading.totals import TierOutlook
 
 ITSELF = "the policy itself"
@@ -69,6 +69,18 @@ class LanePlan:
     `processor time`, `budget (requests in flight)`; `the rate so far` if the run has sent requests."""
     members: tuple[str, ...] = ()
     """The lanes that share the limits; empty for a lane."""
+
+
+class CacheOutlook(NamedTuple):
+    """A lane whose prompts cost less if their cache lasts as long as `better` and not as `asked`."""
+
+    lane: str
+    gap_s: float
+    """Seconds between two requests of an episode."""
+    asked: str
+    better: str
+    times: float
+    """How many times as much they cost then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,11 +197,20 @@ class Plan:
     """What can be found out, and at what price; None: the sweep asks nothing."""
     tiers: tuple[TierOutlook, ...] = ()
     """Lanes that go by other tiers than the standard one: by each, and by their mixture."""
+    caches: tuple[CacheOutlook, ...] = ()
+    """Lanes for which a prompt cache of another lifetime pays."""
 
     @property
     def cost(self) -> float:
         """Expected pico-dollars of what is still to be played."""
         return sum(cell.cost for cell in self.cells)
+
+    @property
+    def standard(self) -> float:
+        """The same by the standard tier alone."""
+        lanes = {one.lane for one in self.tiers}
+        others = sum(cell.cost for cell in self.cells if cell.lane not in lanes)
+        return others + sum(one.cost for one in self.tiers if one.tier == STANDARD)
 
     @property
     def low(self) -> float:
@@ -251,6 +272,7 @@ class Plan:
                 "low": usd_number(self.low),
                 "expected": usd_number(self.cost),
                 "high": usd_number(self.high),
+                **({"standard": usd_number(self.standard)} if self.tiers else {}),
             },
             "simulated_money": bool(self.simulated),
             "spent_usd": usd_number(self.spent),
@@ -271,6 +293,7 @@ class Plan:
                 for lane in self.lanes
             ],
             **({"tiers": [one.to_json() for one in self.tiers]} if self.tiers else {}),
+            **({"caches": [one._asdict() for one in self.caches]} if self.caches else {}),
             "marks": {agent: list(marks) for agent, marks in self.marks.items() if marks},
             **({} if self.question is None else {"question": self.question.to_json()}),
         }
