@@ -190,25 +190,44 @@ def make_schedule(ready: Resources) -> Schedule:
 
 def _set_pace(ready: Resources, job: LaneJob, backlog: LaneBacklog) -> None:
     """Under a deadline, have a lane choose between a slow tier and the next one of a list."""
-    lane, flying = job.lane, job.context.flying
-    several = any(one.lane == job.name and len(one.tiers) > 1 for one in ready.endpoints.resolved.endpoints.values())
-    if lane is None or not several or ready.session.resolved.sweep.deadline_s is None:
+    if job.lane is None or not ready.session.resolved.mixes(job.name):
         return
 
-    def remaining() -> tuple[float, float, int]:
+    def remaining() -> tuple[float, float]:
         requests, longest = remaining_of(job, ready.forecast)
-        doubt = max((ready.forecast.uncertainty(*place) for place in job.cells), default=0.0)
+        return requests * (1 + doubt_of(job, ready.forecast)), longest
+
+    pace = pace_of(job, job.lane, ready.forecast, remaining, lambda: job.planned - job.done)
+    backlog.quick_s = partial(getattr, pace.quick, "mean_s")
+
+
+def doubt_of(job: LaneJob, forecast: Forecast) -> float:
+    """By which part more requests may remain in a lane than are expected."""
+    return max((forecast.uncertainty(*place) for place in job.cells), default=0.0)
+
+
+def pace_of(
+    job: LaneJob,
+    lane: Lane,
+    forecast: Forecast,
+    remaining: Callable[[], tuple[float, float]],
+    episodes: Callable[[], int],
+) -> TierPace:
+    """Have a lane choose between tiers. `remaining`: its requests in all, and those of its longest episode; `episodes`:
+    how many it has still to end."""
+    context = job.context
+
+    def look() -> tuple[float, float, int]:
         # Until its window has opened, the lane plays less than its width: that is assumed first, then what is seen.
-        most, seen = min(job.width, max(1, job.planned - job.done)), job.context.playing
-        width = seen + max(0, most - seen) * math.exp(-job.context.steps / (OPENS_WITHIN * most))
-        return requests * (1 + doubt), longest, round(width)
+        most, seen = min(job.width, max(1, episodes())), context.playing
+        return *remaining(), round(seen + max(0, most - seen) * math.exp(-context.steps / (OPENS_WITHIN * most)))
 
     def rest(episode: str) -> float:
-        active = flying.get(episode)
-        return 1.0 if active is None else rest_of(active, ready.forecast)
+        active = context.flying.get(episode)
+        return 1.0 if active is None else rest_of(active, forecast)
 
-    lane.pace = TierPace(lane.deadline, remaining, rest)
-    backlog.quick_s = partial(getattr, lane.pace.quick, "mean_s")
+    lane.pace = TierPace(lane.deadline, look, rest)
+    return lane.pace
 
 
 def _learn(forecast: Forecast, active: ActiveEpisode) -> None:

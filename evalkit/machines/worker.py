@@ -17,11 +17,14 @@ from evalkit.client.budget_state import Ceiling
 from evalkit.engine.checks import check_keys
 from evalkit.engine.endpoints import Endpoints, WorkerPart, open_endpoints
 from evalkit.engine.episode import LaneContext
+from evalkit.engine.forecast import Forecast
 from evalkit.engine.freezing.brought import require
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.options import Stop
 from evalkit.engine.resume import Holdings, read_holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
+from evalkit.engine.session import pace_of
+from evalkit.engine.time_left import rest_of
 from evalkit.engine.universe import lanes
 from evalkit.errors import FencedError, LaneClosed, StorageError, UsageError
 from evalkit.frozen.manifest import Manifest
@@ -83,6 +86,9 @@ class Worker:
         self._valid_until = self._flying_due = 0.0
         self._urgent, self._over = asyncio.Event(), asyncio.Event()
         self._jobs: list[LaneJob] = []
+        self._forecast, self._ahead = Forecast(), dict[str, tuple[float, float]]()
+        """As the coordinator tells it, of lanes that mix tiers: what episodes take; and by lane, `LaneGrant.ahead`, and
+        the requests of the longest episode."""
 
     async def work(self) -> None:
         """Say hello, play until there is nothing more to do, close the journal, say goodbye. Raises EvalkitError."""
@@ -146,6 +152,9 @@ class Worker:
             names = [name for name in lanes(resolved.manifest, choice) if welcome.widths.get(name)]
             self._admitter = AssignedEpisodes(resolved.manifest, holdings, names, low=self._urgent.set)
             self._jobs = [self._job(name, welcome.widths[name], holdings) for name in names]
+            for job in self._jobs:
+                if resolved.mixes(job.name):
+                    self._set_pace(job)
             self._stop.listen(self._wake)
             try:
                 await self._report()
@@ -166,6 +175,23 @@ class Worker:
             lane=lane,
             admitter=self._admitter,
         )
+
+    def _set_pace(self, job: LaneJob) -> None:
+        """Have a lane choose between tiers: by what the worker has of it, and by its part of what nobody has."""
+        forecast, admitter, lane = self._forecast, self._admitter, job.lane
+        assert lane is not None
+
+        def remaining() -> tuple[float, float]:
+            ahead, longest = self._ahead.get(job.name, (0.0, 0.0))
+            held = [rest_of(active, forecast) for active in job.context.flying.values()]
+            held += [forecast.whole(*episode.cell_key).requests for episode in admitter.queued(job.name)]
+            return sum(held) + ahead * job.width, max([*held, longest * (ahead > 0)])
+
+        def episodes() -> int:
+            held = len(job.context.flying) + len(admitter.queued(job.name))
+            return held if self._ahead.get(job.name, (0.0, 0.0))[0] <= 0 else job.width
+
+        pace_of(job, lane, forecast, remaining, episodes)
 
     async def _play_and_report(self) -> None:
         try:
@@ -254,6 +280,10 @@ class Worker:
             lane.pause(asyncio.get_running_loop().time() + grant.pause_s)
         if lane is not None and grant.acted:
             lane.acted()
+        if lane is not None and lane.pace is not None:
+            self._ahead[job.name] = grant.ahead, max(grant.usual.values(), default=0.0)
+            for place, requests in grant.usual.items():
+                self._forecast.expect(*place, requests)
         self._admitter.take(job.name, grant.episodes)
         if grant.stopped and not context.lane_stop.reason:
             context.lane_stop.set("lane", grant.stopped)
@@ -276,7 +306,7 @@ def _of_lane(job: LaneJob, admitter: AssignedEpisodes, budget: Budget) -> LaneRe
     context, lane = job.context, job.lane
     report = LaneReport(
         playing=context.playing,
-        queued=admitter.queued(job.name),
+        queued=len(admitter.queued(job.name)),
         steps=context.steps,
         unavailable=context.unavailable,
         refused=context.refused,
@@ -293,4 +323,5 @@ def _of_lane(job: LaneJob, admitter: AssignedEpisodes, budget: Budget) -> LaneRe
         notice=lane.notice,
         acted=not lane.trial,
         largest=budget.largest(job.name),
+        quick_s=0.0 if lane.pace is None else lane.pace.quick.mean_s,
     )

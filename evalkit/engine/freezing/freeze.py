@@ -91,6 +91,11 @@ class Resolved:
         """Those that these agents use; of all agents where none is named."""
         return {name: one for name, one in self.endpoints.items() if not agents or name.partition(ROLE)[0] in agents}
 
+    def mixes(self, lane: str) -> bool:
+        """Whether a lane's requests may go by several tiers, by what time allows."""
+        several = any(one.lane == lane and len(one.tiers) > 1 for one in self.endpoints.values())
+        return several and self.sweep.deadline_s is not None
+
 
 USUAL_CACHE = "5m"
 """How long a prompt cache lasts, about, if requests do not ask for more."""
