@@ -48,22 +48,18 @@ class Price:
         """The cost of one reply: cached tokens at their own rates, the rest of the input at the list rate."""
         plain = usage.input - usage.cached_read - usage.cached_write
         if self.over and usage.input > self.over:
-            return PicoUsd(
-                self.request
-                + plain * self.over_input
-                + usage.cached_read * self.over_cached_read
-                + usage.cached_write * self.over_cached_write
-                + usage.lasting * self.over_lasting
-                + usage.output * self.over_output
+            rate, read, write, lasting = (
+                self.over_input,
+                self.over_cached_read,
+                self.over_cached_write,
+                self.over_lasting,
             )
-        return PicoUsd(
-            self.request
-            + plain * self.input
-            + usage.cached_read * self.cached_read
-            + usage.cached_write * self.cached_write
-            + usage.lasting * self.lasting
-            + usage.output * self.output
-        )
+            output = self.over_output
+        else:
+            rate, read, write, lasting = self.input, self.cached_read, self.cached_write, self.lasting
+            output = self.output
+        cached = usage.cached_read * read + usage.cached_write * write + usage.lasting * lasting
+        return PicoUsd(self.request + plain * rate + cached + usage.output * output)
 
     def times(self, factor: Decimal) -> "Price":
         """Every rate so many times as high, rounded up to a whole pico-dollar; `over` stays."""

@@ -193,11 +193,11 @@ def _set_pace(ready: Resources, job: LaneJob, backlog: LaneBacklog) -> None:
     if job.lane is None or not ready.session.resolved.mixes(job.name):
         return
 
-    def remaining() -> tuple[float, float]:
+    def left() -> tuple[float, float, int]:
         requests, longest = remaining_of(job, ready.forecast)
-        return requests * (1 + doubt_of(job, ready.forecast)), longest
+        return requests * (1 + doubt_of(job, ready.forecast)), longest, job.planned - job.done
 
-    pace = pace_of(job, job.lane, ready.forecast, remaining, lambda: job.planned - job.done)
+    pace = pace_of(job, job.lane, ready.forecast, left)
     backlog.quick_s = partial(getattr, pace.quick, "mean_s")
 
 
@@ -206,27 +206,22 @@ def doubt_of(job: LaneJob, forecast: Forecast) -> float:
     return max((forecast.uncertainty(*place) for place in job.cells), default=0.0)
 
 
-def pace_of(
-    job: LaneJob,
-    lane: Lane,
-    forecast: Forecast,
-    remaining: Callable[[], tuple[float, float]],
-    episodes: Callable[[], int],
-) -> TierPace:
-    """Have a lane choose between tiers. `remaining`: its requests in all, and those of its longest episode; `episodes`:
-    how many it has still to end."""
+def pace_of(job: LaneJob, lane: Lane, forecast: Forecast, left: Callable[[], tuple[float, float, int]]) -> TierPace:
+    """Have a lane choose between tiers. `left`: its requests in all, those of its longest episode, its episodes."""
     context = job.context
 
-    def look() -> tuple[float, float, int]:
+    def remaining() -> tuple[float, float, int]:
+        requests, longest, episodes = left()
         # Until its window has opened, the lane plays less than its width: that is assumed first, then what is seen.
-        most, seen = min(job.width, max(1, episodes())), context.playing
-        return *remaining(), round(seen + max(0, most - seen) * math.exp(-context.steps / (OPENS_WITHIN * most)))
+        most, seen = min(job.width, max(1, episodes)), context.playing
+        width = seen + max(0, most - seen) * math.exp(-context.steps / (OPENS_WITHIN * most))
+        return requests, longest, round(width)
 
     def rest(episode: str) -> float:
         active = context.flying.get(episode)
         return 1.0 if active is None else rest_of(active, forecast)
 
-    lane.pace = TierPace(lane.deadline, look, rest)
+    lane.pace = TierPace(lane.deadline, remaining, rest)
     return lane.pace
 
 

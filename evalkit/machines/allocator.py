@@ -49,8 +49,7 @@ class Dealer(Protocol):
         """Episodes of a lane that may still be dealt."""
 
     def work(self, lane: str) -> tuple[dict[tuple[str, str], float], float]:
-        """Of a lane that mixes tiers: by agent and suite, requests of an episode; and those of all that were not dealt.
-        Nothing of another."""
+        """Of a lane that mixes tiers: requests of an episode, by agent and suite; and of all that were not dealt."""
 
     def left(self, episodes: Sequence[Left]) -> None:
         """A worker has left episodes, durably."""

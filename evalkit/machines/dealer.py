@@ -57,8 +57,7 @@ class JobDealer:
         return 0 if over else max(0, job.planned - job.done_before - job.broken_before - job.taken)
 
     def work(self, lane: str) -> tuple[dict[tuple[str, str], float], float]:
-        """Of a lane that mixes tiers: by agent and suite, requests of an episode; and those of all that were not dealt.
-        Nothing of another."""
+        """Of a lane that mixes tiers: requests of an episode, by agent and suite; and of all that were not dealt."""
         job = self._jobs[lane]
         if job.lane is None or job.lane.pace is None:
             return {}, 0.0

@@ -181,17 +181,14 @@ class Worker:
         forecast, admitter, lane = self._forecast, self._admitter, job.lane
         assert lane is not None
 
-        def remaining() -> tuple[float, float]:
+        def left() -> tuple[float, float, int]:
             ahead, longest = self._ahead.get(job.name, (0.0, 0.0))
             held = [rest_of(active, forecast) for active in job.context.flying.values()]
             held += [forecast.whole(*episode.cell_key).requests for episode in admitter.queued(job.name)]
-            return sum(held) + ahead * job.width, max([*held, longest * (ahead > 0)])
+            more = job.width if ahead else 0
+            return sum(held) + ahead * job.width, max([*held, longest * (more > 0)]), len(held) + more
 
-        def episodes() -> int:
-            held = len(job.context.flying) + len(admitter.queued(job.name))
-            return held if self._ahead.get(job.name, (0.0, 0.0))[0] <= 0 else job.width
-
-        pace_of(job, lane, forecast, remaining, episodes)
+        pace_of(job, lane, forecast, left)
 
     async def _play_and_report(self) -> None:
         try:

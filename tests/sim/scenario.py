@@ -63,8 +63,8 @@ that dies between naming a folder, a manifest, a suite or the end of a journal a
 a loss of power in the life that builds on it; a process that dies in the midst of a compacted file; agents that are
 code in place of models; a process that dies with all the requests in flight that its agent may have there; a sweep
 that asks something, and lets go agents that no open question needs; a model with several servers, of which one and
-then another is away for a while; requests that go by a cheap tier as time allows; a run that workers play, and what befalls these (`crew_plan.py`). Of all seeds one in
-`EVERY` has workers."""
+then another is away for a while; requests that go by a cheap tier as time allows; a run that workers play, and what
+befalls these (`crew_plan.py`). Of all seeds one in `EVERY` has workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

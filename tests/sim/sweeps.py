@@ -137,12 +137,14 @@ _ALL = (
     _asking((("k", "free", "knuth"), ("n", "narrow", "noisy"), ("r", "free", "random")), 40),
     _spec((("k", SEVERAL, "knuth"),), 4, 1, 2),
     _spec((("k", SEVERAL, "knuth"), ("n", SEVERAL, "noisy")), 3, 2, 1),
-    f'deadline = "90s"\n{_spec((("k", TIERED, "knuth"),), 5, 1, 2)}',
-    f'deadline = "1h"\n{_spec((("k", TIERED, "knuth"), ("n", TIERED, "noisy")), 3, 1, 1)}',
-    f'deadline = "{NIGHT_S}s"\n{_spec((("k", TIERED, "knuth"),), 12, 2, 8)}',
+    f'deadline = "90s"\n{_spec((("k", TIERED, "knuth"),), 5, 2, 2)}',
+    f'deadline = "1h"\n{_spec((("k", TIERED, "knuth"), ("n", TIERED, "noisy")), 3, 2, 1)}'.replace(
+        'name = "n"\n', 'name = "n"\ntier = "flex"\n'
+    ),
+    f'deadline = "{NIGHT_S}s"\n{_spec((("k", TIERED, "knuth"),), 12, 1, 4)}',
 )
 NIGHT = len(_ALL) - 1
-"""The number of the sweep of a night: 96 episodes, by a deadline."""
+"""The number of the sweep of a night: 48 episodes, by a deadline."""
 MIXED = range(NIGHT - 2, NIGHT)
 """The numbers of sweeps whose requests go by tiers, by a deadline."""
 SERVED = range(MIXED.start - 2, MIXED.start)

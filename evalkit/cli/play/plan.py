@@ -186,11 +186,7 @@ def _summary(plan: Plan) -> Iterator[str]:
         if lane.requests:
             yield _lane_words(plan, lane)
     yield from _tier_words(plan)
-    for one in plan.caches:
-        yield (
-            f"{one.lane}: an episode asks every {span(one.gap_s)}, and its prompt cache lasts {one.asked}: with "
-            f'`cache = "{one.better}"` in [limits."{one.lane}"] prompts cost {one.times:.2g} times as much.'
-        )
+    yield from plan.advice
     if plan.in_flight is not None and any("in flight" in lane.bound for lane in plan.lanes):
         yield (
             f"By worst-case cost, the budget allows {many(plan.in_flight, 'request')} in flight at first, "

@@ -57,6 +57,8 @@ from evalkit.version import __version__
 from evalkit.wire.dialect import CACHE, CacheLife
 from evalkit.wire.table import DIALECTS
 
+USUAL_CACHE = "5m"
+"""How long a prompt cache lasts, about, if requests do not ask for more."""
 MOST_SHARED = 3
 """Names that stand for the same: how many of them an error tells."""
 
@@ -74,7 +76,7 @@ class Endpoint:
     """Whether the agent's replies are streamed."""
     tiers: tuple[Tier, ...] = (USUAL,)
     """Those that its requests go by, in order of preference."""
-    cache: str = ""
+    cache: str = USUAL_CACHE
     """How long they ask for the prompt cache to last."""
 
 
@@ -97,8 +99,6 @@ class Resolved:
         return several and self.sweep.deadline_s is not None
 
 
-USUAL_CACHE = "5m"
-"""How long a prompt cache lasts, about, if requests do not ask for more."""
 ROLE = "#"
 """Between an agent's name and a role; no name contains it."""
 
@@ -268,18 +268,12 @@ def _endpoint(spec: AgentSpec, sweep: Sweep) -> Endpoint | None:
                 f"tier: {spec.lane} is not sold by the tier `{tier}`, as far as a price is known; it is by "
                 f"{', '.join(sold)}. If it is, add its price to `tiers` of the model in providers/{provider.name}.toml."
             )
-    cache = sweep.caches.get(spec.lane) or sweep.caches.get(spec.provider) or provider.cache
+    cache = sweep.caches.get(spec.lane) or sweep.caches.get(spec.provider) or provider.cache or USUAL_CACHE
     lives = (USUAL_CACHE, *lives_of(provider, model))
-    if cache and cache not in lives:
+    if cache not in lives:
         raise UsageError(f"cache: no prompt cache of {spec.lane} lasts {cache!r}, only {', '.join(lives)}.")
-    return Endpoint(
-        provider=provider,
-        model=model,
-        lane=spec.lane,
-        stream=provider.stream,
-        tiers=chosen or (USUAL,),
-        cache=cache if cache != USUAL_CACHE else "",
-    )
+    tiers = chosen or (USUAL,)
+    return Endpoint(provider=provider, model=model, lane=spec.lane, stream=provider.stream, tiers=tiers, cache=cache)
 
 
 def _agent(

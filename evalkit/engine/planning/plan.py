@@ -18,7 +18,6 @@ from evalkit.engine.planning.planned import (
     RATE,
     STAND_IN,
     THIS_PROCESS,
-    CacheOutlook,
     CellPlan,
     LanePlan,
     Plan,
@@ -43,7 +42,8 @@ from evalkit.frozen.manifest import Manifest, ManifestAgent
 from evalkit.money import FLEX, STANDARD, Price
 from evalkit.spec.model import Limits
 from evalkit.store.reading.totals import ByTier, CellTotals, TierOutlook
-from evalkit.text import many
+from evalkit.text import many, span
+from evalkit.wire.dialect import CacheLife
 from evalkit.wire.table import DIALECTS
 
 WIDTH = "width"
@@ -247,7 +247,7 @@ async def plan_sweep(
         simulated=resolved.manifest.simulated,
         question=_question(resolved, plans, known),
         tiers=tiers,
-        caches=tuple(_caches(resolved, plans, samples, paces, begun.rates)),
+        advice=tuple(_caches(resolved, plans, samples, paces, begun.rates)),
     )
 
 
@@ -303,39 +303,34 @@ def _caches(
     samples: Mapping[Place, Sequence[Sample]],
     reply_s: Mapping[str, float],
     rates: Mapping[str, float],
-) -> Iterator[CacheOutlook]:
-    """By lane for which a prompt cache of another lifetime pays, as an episode's requests come slowly enough or not."""
+) -> Iterator[str]:
+    """By lane whose episodes ask so slowly, or so fast, that a prompt cache of another lifetime pays: a sentence."""
     for lane, endpoint in {one.lane: one for one in resolved.endpoints.values()}.items():
-        lives, costs = {"": None, **lives_of(endpoint.provider, endpoint.model)}, dict[str, float]()
+        lives = {USUAL_CACHE: CacheLife(bytes, USUAL_CACHE_S), **lives_of(endpoint.provider, endpoint.model)}
         in_lane = [cell for cell in plans if cell.lane == lane]
-        requests = sum(cell.requests for cell in in_lane)
-        whole_s = max(_paced(resolved, lane, plans, reply_s.get(lane, ASSUMED_REPLY_S)).values())
-        whole_s = requests / rates[lane] if lane in rates else whole_s
-        gap_s = whole_s * _width(resolved, lane, in_lane) / max(1.0, requests)
-        for name, life in lives.items() if len(lives) > 1 else ():
-            lost = gap_s > (USUAL_CACHE_S if life is None else life.seconds)
+        requests = max(1.0, sum(cell.requests for cell in in_lane))
+        paced = {"": requests / rates[lane]} if lane in rates else _paced(resolved, lane, plans, reply_s[lane])
+        gap_s, costs = max(paced.values()) * _width(resolved, lane, in_lane) / requests, dict.fromkeys(lives, 0.0)
+        for name, life in lives.items():
             for cell in in_lane:
-                price, played = (
-                    price_of(resolved.manifest.agents[cell.agent]),
-                    samples.get((cell.agent, cell.suite), ()),
-                )
-                price = price if life is None else price.writing(life.write_times)
-                whole = cell.tokens_in / max(1, sum(one.tokens_in for one in played))
-                costs[name] = costs.get(name, 0.0) + whole * sum(_prompts(one, price, lost=lost) for one in played)
-        better = min(costs, key=lambda name: (costs[name], name != endpoint.cache), default="")
-        if costs and costs[better] < costs[endpoint.cache]:
-            usual = {"": USUAL_CACHE}
-            asked, other = usual.get(endpoint.cache, endpoint.cache), usual.get(better, better)
-            yield CacheOutlook(lane, gap_s, asked, other, costs[better] / costs[endpoint.cache])
+                price = price_of(resolved.manifest.agents[cell.agent]).writing(life.write_times)
+                for one in samples.get((cell.agent, cell.suite), ()):
+                    costs[name] += cell.episodes / cell.played * _prompts(one, price, lost=gap_s > life.seconds)
+        best = min(costs, key=lambda name: (costs[name], name != endpoint.cache))
+        if costs[best] < costs[endpoint.cache]:
+            yield (
+                f"{lane}: an episode asks every {span(gap_s)}, and its prompt cache lasts {endpoint.cache}: with "
+                f'`cache = "{best}"` in [limits."{lane}"] prompts cost {costs[best] / costs[endpoint.cache]:.2g} times '
+                "as much."
+            )
 
 
 def _prompts(sample: Sample, price: Price, *, lost: bool) -> float:
     """Pico-dollars of what is read of and written to a prompt cache; `lost`: that forgets a chat between requests."""
     cost, before = 0, 0
     for one in sample.asked:
-        read = 0 if lost else min(before, one.tokens_in)
+        read, before = 0 if lost else min(before, one.tokens_in), one.tokens_in
         cost += read * price.cached_read + (one.tokens_in - read) * (price.cached_write + price.lasting)
-        before = one.tokens_in
     return sample.scale * cost
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from evalkit.engine.stand_in import TooLong
 from evalkit.money import STANDARD, usd_number
@@ -69,18 +69,6 @@ class LanePlan:
     `processor time`, `budget (requests in flight)`; `the rate so far` if the run has sent requests."""
     members: tuple[str, ...] = ()
     """The lanes that share the limits; empty for a lane."""
-
-
-class CacheOutlook(NamedTuple):
-    """A lane whose prompts cost less if their cache lasts as long as `better` and not as `asked`."""
-
-    lane: str
-    gap_s: float
-    """Seconds between two requests of an episode."""
-    asked: str
-    better: str
-    times: float
-    """How many times as much they cost then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,8 +185,8 @@ class Plan:
     """What can be found out, and at what price; None: the sweep asks nothing."""
     tiers: tuple[TierOutlook, ...] = ()
     """Lanes that go by other tiers than the standard one: by each, and by their mixture."""
-    caches: tuple[CacheOutlook, ...] = ()
-    """Lanes for which a prompt cache of another lifetime pays."""
+    advice: tuple[str, ...] = ()
+    """Prompt caches whose lifetime should be another, in sentences."""
 
     @property
     def cost(self) -> float:
@@ -293,7 +281,7 @@ class Plan:
                 for lane in self.lanes
             ],
             **({"tiers": [one.to_json() for one in self.tiers]} if self.tiers else {}),
-            **({"caches": [one._asdict() for one in self.caches]} if self.caches else {}),
+            **({"advice": list(self.advice)} if self.advice else {}),
             "marks": {agent: list(marks) for agent, marks in self.marks.items() if marks},
             **({} if self.question is None else {"question": self.question.to_json()}),
         }
