@@ -7,8 +7,9 @@ from dataclasses import fields
 
 import evalkit
 from evalkit import extend, testing
-from evalkit.spec.catalogue import LaneFile, LimitsFile, LongPromptFile, ModelFile, PriceFile, ProviderFile, ServerFile
+from evalkit.spec.catalogue import LaneFile, LongPromptFile, ModelFile, PriceFile, ProviderFile, ServerFile
 from evalkit.spec.decide import DecideTable
+from evalkit.spec.model import Limits
 from evalkit.spec.sweep import AgentFile, MachinesTable, SuiteTable, SweepFile
 
 
@@ -29,6 +30,6 @@ def test_keys_of_a_sweep() -> None:
 
 
 def test_keys_of_a_provider() -> None:
-    tables = (ProviderFile, ServerFile, ModelFile, LimitsFile, PriceFile, LongPromptFile)
+    tables = (ProviderFile, ServerFile, ModelFile, Limits, PriceFile, LongPromptFile)
     # 30, what tiers are called and cost, which is asked for, where requests ask to be answered, how long caches last.
     assert len({key for table in tables for key in table.__struct_fields__}) <= 35

@@ -337,7 +337,8 @@ def _admitter(ready: Resources, budget: Budget, backlogs: list[LaneBacklog]) -> 
         return endpoints.expected_bound(session.holdings.activate(episode), most)
 
     for backlog in backlogs:
-        backlog.reply_s, backlog.bound = _median_s(endpoints.lanes[backlog.name]), _largest(budget, backlog.name)
+        backlog.reply_s = partial(_median_s, endpoints.lanes[backlog.name])
+        backlog.bound = partial(budget.largest, backlog.name)
     return AdmissionQueue(
         Admission(
             ready.forecast,
@@ -351,12 +352,8 @@ def _admitter(ready: Resources, budget: Budget, backlogs: list[LaneBacklog]) -> 
     )
 
 
-def _median_s(lane: Lane) -> Callable[[], float]:
-    return lambda: lane.stats().median_latency_s
-
-
-def _largest(budget: Budget, lane: str) -> Callable[[], int]:
-    return lambda: budget.largest(lane)
+def _median_s(lane: Lane) -> float:
+    return lane.stats().median_latency_s
 
 
 def _todo(session: Session, share: RunPart, fresh: int) -> Iterator[PlannedEpisode]:

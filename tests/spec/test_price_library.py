@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from genai_prices import Usage as TheirUsage
@@ -275,7 +275,7 @@ def test_claudes_caches_of_an_hour_are_written_at_the_times_that_requests_reserv
             listed = [
                 getattr(one, "prices", one) for one in (info.prices if isinstance(info.prices, list) else [info.prices])
             ]
-            for price in listed:
+            for price in cast(list[Any], listed):
                 hour = getattr(price, "cache_write_1h_mtok", None)
                 if hour is not None:
                     assert base(hour) == ANTHROPIC_MESSAGES.caches["1h"].write_times * base(price.input_mtok), info.id

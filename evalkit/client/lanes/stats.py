@@ -35,16 +35,9 @@ class ServerStats(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return {
-            "server": self.server,
-            "in_flight": self.in_flight,
-            "window": self.window,
-            "replies": self.replies,
-            "down_s": round(self.down_s, 1),
-            "paused_s": round(self.paused_s, 1),
-            "latency_s": round(self.latency_s, 4),
-            "trouble": self.trouble,
-        }
+        said = msgspec.structs.asdict(self)
+        rounded = {"down_s": round(self.down_s, 1), "paused_s": round(self.paused_s, 1)}
+        return said | rounded | {"latency_s": round(self.latency_s, 4)}
 
 
 def together(seen: Sequence[Sequence[ServerStats]]) -> tuple[ServerStats, ...]:
