@@ -288,24 +288,12 @@ class Plan:
 
 
 def _cell_json(cell: CellPlan) -> dict[str, Any]:
-    over = cell.too_long
+    over, low, high = cell.too_long, usd_number(cell.cost_low), usd_number(cell.cost_high)
     return {
-        "agent": cell.agent,
-        "suite": cell.suite,
-        "lane": cell.lane,
-        "stand_in": cell.stand_in,
-        "basis": cell.basis,
-        "episodes": cell.episodes,
-        "ended": cell.ended,
-        "played": cell.played,
-        "requests": round(cell.requests),
-        "tokens_in": round(cell.tokens_in),
-        "tokens_out": round(cell.tokens_out),
-        "usd": {
-            "low": usd_number(cell.cost_low),
-            "expected": usd_number(cell.cost),
-            "high": usd_number(cell.cost_high),
-        },
+        **{name: getattr(cell, name) for name in ("agent", "suite", "lane", "stand_in", "basis")},
+        **{name: getattr(cell, name) for name in ("episodes", "ended", "played")},
+        **{name: round(getattr(cell, name)) for name in ("requests", "tokens_in", "tokens_out")},
+        "usd": {"low": low, "expected": usd_number(cell.cost), "high": high},
         "longest_chain": cell.chain,
         "longest_prompt_tokens": cell.longest_prompt,
         "context_tokens": cell.context_tokens,

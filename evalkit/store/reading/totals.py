@@ -79,13 +79,14 @@ def outlooks(tiers: ByTier, cost: float, seconds: float | None) -> tuple[TierOut
     return (*found, TierOutlook(MIXTURE, cost, seconds, expected=True))
 
 
-def outlook_words(found: Sequence[TierOutlook]) -> str:
+def outlook_words(found: Sequence[TierOutlook], what: str = "What remains,") -> str:
     """The same in a sentence; empty if there is none."""
     parts = [
         f"{one.tier} {show_usd(round(one.cost))}" + ("" if one.seconds is None else f", {span(one.seconds)}")
         for one in found
     ]
-    return f"What remains, by tiers: {'; '.join(parts)}." if found else ""
+    guessed = " (times are assumed)" * any(one.assumed for one in found)
+    return f"{what} by tiers: {'; '.join(parts)}{guessed}." if found else ""
 
 
 def tiers_json(tiers: ByTier) -> dict[str, dict[str, int]]:
