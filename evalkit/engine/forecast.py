@@ -128,10 +128,6 @@ class Forecast:
         seen.asked += requests
         seen.longest = max(seen.longest, reached)
 
-    def expect(self, agent: str, suite: str, requests: float) -> None:
-        """An episode of the cell takes so many, as another process knows."""
-        self._whole[agent, suite] = Expected(0.0, requests, 0.0, 0.0)
-
     def _news(self, agent: str, suite: str) -> _Seen:
         self._whole.pop((agent, suite), None)
         return self._seen.setdefault((agent, suite), _Seen())

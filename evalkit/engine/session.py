@@ -5,7 +5,7 @@ import asyncio
 import math
 import resource
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -183,46 +183,33 @@ def make_schedule(ready: Resources) -> Schedule:
     for job in jobs:
         if job.admitter is None:  # else the admitter learns
             job.context.learn = partial(_learn, forecast)
-    for job in admitted:
-        _set_pace(ready, job, backlogs[job.name])
+    if admitter is not None:
+        for job in admitted:
+            _set_pace(ready, job, backlogs[job.name], admitter.admission)
     return Schedule(session=session, budget=endpoints.budget, forecast=forecast, jobs=jobs, admitter=admitter)
 
 
-def _set_pace(ready: Resources, job: LaneJob, backlog: LaneBacklog) -> None:
-    """Under a deadline, have a lane choose between a slow tier and the next one of a list."""
-    if job.lane is None or not ready.session.resolved.mixes(job.name):
+def _set_pace(ready: Resources, job: LaneJob, backlog: LaneBacklog, admission: Admission) -> None:
+    """Under a deadline, have a lane choose between a slow tier and the next one of a list, by all of its episodes,
+    whichever process plays them."""
+    lane, flying = job.lane, job.context.flying
+    if lane is None or not ready.session.resolved.mixes(job.name):
         return
 
-    def left() -> tuple[float, float, int]:
-        requests, longest = remaining_of(job, ready.forecast)
-        return requests * (1 + doubt_of(job, ready.forecast)), longest, job.planned - job.done
-
-    pace = pace_of(job, job.lane, ready.forecast, left)
-    backlog.quick_s = partial(getattr, pace.quick, "mean_s")
-
-
-def doubt_of(job: LaneJob, forecast: Forecast) -> float:
-    """By which part more requests may remain in a lane than are expected."""
-    return max((forecast.uncertainty(*place) for place in job.cells), default=0.0)
-
-
-def pace_of(job: LaneJob, lane: Lane, forecast: Forecast, left: Callable[[], tuple[float, float, int]]) -> TierPace:
-    """Have a lane choose between tiers. `left`: its requests in all, those of its longest episode, its episodes."""
-    context = job.context
-
     def remaining() -> tuple[float, float, int]:
-        requests, longest, episodes = left()
+        requests, longest = remaining_of(job, ready.forecast, admission.flying(job.name))
+        doubt = max((ready.forecast.uncertainty(*place) for place in job.cells), default=0.0)
         # Until its window has opened, the lane plays less than its width: that is assumed first, then what is seen.
-        most, seen = min(job.width, max(1, episodes)), context.playing
-        width = seen + max(0, most - seen) * math.exp(-context.steps / (OPENS_WITHIN * most))
-        return requests, longest, round(width)
+        most, seen = min(job.width, max(1, job.planned - job.done)), job.context.playing
+        width = seen + max(0, most - seen) * math.exp(-job.context.steps / (OPENS_WITHIN * most))
+        return requests * (1 + doubt), longest, round(width)
 
     def rest(episode: str) -> float:
-        active = context.flying.get(episode)
-        return 1.0 if active is None else rest_of(active, forecast)
+        active = flying.get(episode)
+        return 1.0 if active is None else rest_of(active, ready.forecast)
 
     lane.pace = TierPace(lane.deadline, remaining, rest)
-    return lane.pace
+    backlog.quick_s = partial(getattr, lane.pace.quick, "mean_s")
 
 
 def _learn(forecast: Forecast, active: ActiveEpisode) -> None:

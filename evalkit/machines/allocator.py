@@ -48,8 +48,8 @@ class Dealer(Protocol):
     def remaining(self, lane: str) -> int:
         """Episodes of a lane that may still be dealt."""
 
-    def work(self, lane: str) -> tuple[dict[tuple[str, str], float], float]:
-        """Of a lane that mixes tiers: requests of an episode, by agent and suite; and of all that were not dealt."""
+    def turns(self, lane: str) -> float:
+        """Requests in a row before a lane has ended that mixes tiers; of another 0."""
 
     def left(self, episodes: Sequence[Left]) -> None:
         """A worker has left episodes, durably."""
@@ -244,15 +244,13 @@ class Allocator:
     def _of_lane(self, member: WorkerState, lane: DealtLane, now: float) -> LaneGrant:
         dealt = [] if member.leaving or lane.stopped else self._deal(member, lane)
         member.hands[lane.name].held.update({one.id: one for one in dealt})
-        usual, fresh = self._dealer.work(lane.name)
         return LaneGrant(
             episodes=[one.place for one in dealt],
             pause_s=max(0.0, lane.paused_until - now),
             acted=not lane.trial,
             stopped=lane.stopped,
             agents_stopped=lane.agents_stopped,
-            usual=usual,
-            ahead=fresh / max(1, sum(one.hands[lane.name].width for one in self.members.values())),
+            turns=self._dealer.turns(lane.name),
         )
 
     def _deal(self, member: WorkerState, lane: DealtLane) -> list[Dealt]:

@@ -1,7 +1,7 @@
 """The episodes that a worker was assigned, as the queue that its players draw from."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from evalkit.engine.episode import NOT_ENDED, ActiveEpisode, final_score
@@ -50,9 +50,9 @@ class AssignedEpisodes:
         waiting.clear()
         return names
 
-    def queued(self, lane: str) -> Collection[PlannedEpisode]:
+    def queued(self, lane: str) -> int:
         """Episodes of a lane that no player has taken."""
-        return self._lanes[lane].waiting
+        return len(self._lanes[lane].waiting)
 
     def reports(self) -> list[Left]:
         """The episodes that were left since the last call."""

@@ -1,11 +1,12 @@
 """What the coordinator deals: the episodes of a session's jobs, in admission order, as money and time allow."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from evalkit.engine.episode import ERRORS_THAT_STOP, NOT_ENDED
 from evalkit.engine.scheduler import LaneJob
-from evalkit.engine.session import Schedule, doubt_of
+from evalkit.engine.session import Schedule
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.machines.allocator import Dealt
 from evalkit.machines.messages import FlightReport, Left
@@ -56,16 +57,10 @@ class JobDealer:
         over = lane in self._exhausted or job.context.stopping or (job.admitter is not None and job.admitter.over(lane))
         return 0 if over else max(0, job.planned - job.done_before - job.broken_before - job.taken)
 
-    def work(self, lane: str) -> tuple[dict[tuple[str, str], float], float]:
-        """Of a lane that mixes tiers: requests of an episode, by agent and suite; and of all that were not dealt."""
-        job = self._jobs[lane]
-        if job.lane is None or job.lane.pace is None:
-            return {}, 0.0
-        usual = {place: self._forecast.whole(*place).requests for place in job.cells}
-        fresh = {place: max(0, cell.planned - cell.ended - job.dealt[place]) for place, cell in job.cells.items()}
-        part = min(1.0, self.remaining(lane) / max(1, sum(fresh.values())))  # less than 1 with `--limit`
-        requests = sum(part * count * usual[place] for place, count in fresh.items())
-        return usual, requests * (1 + doubt_of(job, self._forecast))
+    def turns(self, lane: str) -> float:
+        """Requests in a row before a lane has ended that mixes tiers; of another 0."""
+        own = self._jobs[lane].lane
+        return 0.0 if own is None or own.pace is None else own.pace.turns(asyncio.get_running_loop().time())
 
     def progress(self, came: Sequence[FlightReport]) -> None:
         """How far episodes in flight have come."""

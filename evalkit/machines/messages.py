@@ -70,7 +70,7 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stopped: str = ""
     """Why the lane takes no more requests at all; empty while it does."""
     quick_s: float = 0.0
-    """Of a lane that mixes tiers: seconds that a request takes by the quick one; 0: not known."""
+    """Seconds that a request takes by the quick one of two tiers; 0: not known."""
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -142,10 +142,8 @@ class LaneGrant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether an episode has made a valid action."""
     stopped: str = ""
     agents_stopped: dict[str, str] = {}
-    usual: dict[tuple[str, str], float] = {}
-    """Of a lane that mixes tiers: by agent and suite, requests of an episode, ..."""
-    ahead: float = 0.0
-    """... and those that no worker has, for each episode that all of them may have in flight."""
+    turns: float = 0.0
+    """Where it mixes tiers: requests in a row before it has ended, all workers together."""
 
 
 class WorkGrant(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -8,23 +8,22 @@ closes its journal, and ends.
 import asyncio
 import time
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 from msgspec import structs
 
 from evalkit.client.budget import Budget
 from evalkit.client.budget_state import Ceiling
+from evalkit.client.lanes.tier_pace import TierPace
 from evalkit.engine.checks import check_keys
 from evalkit.engine.endpoints import Endpoints, WorkerPart, open_endpoints
 from evalkit.engine.episode import LaneContext
-from evalkit.engine.forecast import Forecast
 from evalkit.engine.freezing.brought import require
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.options import Stop
 from evalkit.engine.resume import Holdings, read_holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
-from evalkit.engine.session import pace_of
-from evalkit.engine.time_left import rest_of
 from evalkit.engine.universe import lanes
 from evalkit.errors import FencedError, LaneClosed, StorageError, UsageError
 from evalkit.frozen.manifest import Manifest
@@ -86,9 +85,8 @@ class Worker:
         self._valid_until = self._flying_due = 0.0
         self._urgent, self._over = asyncio.Event(), asyncio.Event()
         self._jobs: list[LaneJob] = []
-        self._forecast, self._ahead = Forecast(), dict[str, tuple[float, float]]()
-        """As the coordinator tells it, of lanes that mix tiers: what episodes take; and by lane, `LaneGrant.ahead`, and
-        the requests of the longest episode."""
+        self._turns = dict[str, float]()
+        """By lane: `LaneGrant.turns`."""
 
     async def work(self) -> None:
         """Say hello, play until there is nothing more to do, close the journal, say goodbye. Raises EvalkitError."""
@@ -149,12 +147,11 @@ class Worker:
             for lane in endpoints.lanes.values():
                 lane.lapsed = lambda: boottime() >= self._valid_until
                 lane.paused = self._urgent.set
+                if resolved.mixes(lane.name):
+                    lane.pace = TierPace(lane.deadline, partial(self._left, lane.name), lambda _: 1.0)
             names = [name for name in lanes(resolved.manifest, choice) if welcome.widths.get(name)]
             self._admitter = AssignedEpisodes(resolved.manifest, holdings, names, low=self._urgent.set)
             self._jobs = [self._job(name, welcome.widths[name], holdings) for name in names]
-            for job in self._jobs:
-                if resolved.mixes(job.name):
-                    self._set_pace(job)
             self._stop.listen(self._wake)
             try:
                 await self._report()
@@ -163,6 +160,9 @@ class Worker:
                 if endpoints.lanes:
                     # All players have ended, and each attempt that they left has its charge: nothing is in flight.
                     self._budget.close()
+
+    def _left(self, lane: str) -> tuple[float, float, int]:
+        return self._turns.get(lane, 0.0), 0.0, 1
 
     def _job(self, name: str, width: int, holdings: Holdings) -> LaneJob:
         lane, log = self._endpoints.lanes.get(name), self._store
@@ -175,20 +175,6 @@ class Worker:
             lane=lane,
             admitter=self._admitter,
         )
-
-    def _set_pace(self, job: LaneJob) -> None:
-        """Have a lane choose between tiers: by what the worker has of it, and by its part of what nobody has."""
-        forecast, admitter, lane = self._forecast, self._admitter, job.lane
-        assert lane is not None
-
-        def left() -> tuple[float, float, int]:
-            ahead, longest = self._ahead.get(job.name, (0.0, 0.0))
-            held = [rest_of(active, forecast) for active in job.context.flying.values()]
-            held += [forecast.whole(*episode.cell_key).requests for episode in admitter.queued(job.name)]
-            more = job.width if ahead else 0
-            return sum(held) + ahead * job.width, max([*held, longest * (more > 0)]), len(held) + more
-
-        pace_of(job, lane, forecast, left)
 
     async def _play_and_report(self) -> None:
         try:
@@ -224,7 +210,8 @@ class Worker:
         """Say what it has done, and do what the answer says. Raises FencedError, Gone."""
         left, admitter, now = await self._durable(), self._admitter, boottime()
         stats, flying = self._budget.stats(), []
-        if stats.budget is not None and now >= self._flying_due:
+        paced = any(lane.pace is not None for lane in self._endpoints.lanes.values())
+        if (paced or stats.budget is not None) and now >= self._flying_due:
             self._flying_due, flying = now + FLYING_EVERY_S, admitter.flying()
         answer = await self._coordinator.ask(
             WorkReport(
@@ -277,10 +264,7 @@ class Worker:
             lane.pause(asyncio.get_running_loop().time() + grant.pause_s)
         if lane is not None and grant.acted:
             lane.acted()
-        if lane is not None and lane.pace is not None:
-            self._ahead[job.name] = grant.ahead, max(grant.usual.values(), default=0.0)
-            for place, requests in grant.usual.items():
-                self._forecast.expect(*place, requests)
+        self._turns[job.name] = grant.turns
         self._admitter.take(job.name, grant.episodes)
         if grant.stopped and not context.lane_stop.reason:
             context.lane_stop.set("lane", grant.stopped)
@@ -303,7 +287,7 @@ def _of_lane(job: LaneJob, admitter: AssignedEpisodes, budget: Budget) -> LaneRe
     context, lane = job.context, job.lane
     report = LaneReport(
         playing=context.playing,
-        queued=len(admitter.queued(job.name)),
+        queued=admitter.queued(job.name),
         steps=context.steps,
         unavailable=context.unavailable,
         refused=context.refused,
