@@ -139,9 +139,7 @@ class Forecast:
         self._whole.clear()
         if prior is not None:
             cost, tokens_in, tokens_out = (
-                factor * price * prior.cost,
-                factor * prior.tokens_in,
-                factor * prior.tokens_out,
+                factor * each for each in (price * prior.cost, prior.tokens_in, prior.tokens_out)
             )
             self.priors[agent, suite] = structs.replace(prior, cost=cost, tokens_in=tokens_in, tokens_out=tokens_out)
 

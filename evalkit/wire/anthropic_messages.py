@@ -42,11 +42,7 @@ _USER = b'{"role":"user","content":['
 _CACHE_MARKS = 2
 """User messages that end in one."""
 _CACHED = b',"cache_control":{"type":"ephemeral"}}'
-_HOUR = CacheLife(
-    lambda body: body.replace(_CACHED, _CACHED[:-2] + b',"ttl":"1h"}}'),
-    seconds=3600.0,
-    write_times=2,
-)
+_HOUR = CacheLife(lambda body: body.replace(_CACHED, _CACHED[:-2] + b',"ttl":"1h"}}'), 3600.0, write_times=2)
 """All that is cached lasts an hour: what is kept for longer must stand before what is not. In a text the mark's quotes
 would be escaped. Source: https://platform.claude.com/docs/en/build-with-claude/prompt-caching, 2026-11-29."""
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}

@@ -10,19 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from evalkit.client.request import writing
 from evalkit.engine.forecast import Forecast, asks_per_step, prior_of, ranged, tier_times
 from evalkit.engine.freezing.freeze import USUAL_CACHE, Resolved, endpoint_name, lane_shares, lives_of
 from evalkit.engine.planning.answerable import question_plan
-from evalkit.engine.planning.planned import (
-    ITSELF,
-    RATE,
-    STAND_IN,
-    THIS_PROCESS,
-    CellPlan,
-    LanePlan,
-    Plan,
-    QuestionPlan,
-)
+from evalkit.engine.planning.planned import ITSELF, RATE, STAND_IN, THIS_PROCESS, CellPlan, LanePlan, Plan, QuestionPlan
 from evalkit.engine.resume import LoggedProgress
 from evalkit.engine.servers import capacity
 from evalkit.engine.stand_in import (
@@ -184,7 +176,7 @@ def _model_of(resolved: Resolved, cell: AgentSetup, agent: ManifestAgent, name: 
         encoding = ChatEncoding(dialect=DIALECTS[endpoint.provider.dialect], quirks=endpoint.model.quirks)
     return _PlayedModel(
         encoding=encoding,
-        price=price_of(agent),
+        price=price_of(agent) if endpoint is None else writing(price_of(agent), endpoint.provider, endpoint.cache),
         context_tokens=None if endpoint is None else endpoint.model.context_tokens,
         max_tokens=cell.sampling.max_tokens,
     )
@@ -256,6 +248,7 @@ def _tiers(resolved: Resolved, plans: Sequence[CellPlan], known: PriorKnowledge)
     and by the mixture, where there are several and a deadline. A cell's cost is that of the standard tier, or of the
     mixture that has served what has ended."""
     chosen = {one.lane: one for one in resolved.endpoints.values() if one.tiers != (STANDARD,)}
+    agents = resolved.manifest.agents
     whole = sum(sums.cost + sums.saved for sums in known.tiers.values())
     dearer = whole / sum(sums.cost for sums in known.tiers.values()) if whole else 1.0  # than the forecast's mixture
     for lane, endpoint in chosen.items():
@@ -264,12 +257,8 @@ def _tiers(resolved: Resolved, plans: Sequence[CellPlan], known: PriorKnowledge)
         for tier in dict.fromkeys((*endpoint.tiers, STANDARD)):
             seen, slower = known.tiers.get(tier), FLEX_SLOWER if tier == FLEX else 1.0
             reply_s = seen.seconds / seen.replies if seen is not None and seen.seconds else usual * slower
-            cost = sum(
-                cell.cost
-                * dearer
-                * tier_times(resolved.manifest.agents[cell.agent], tier, cell.tokens_in, cell.tokens_out)
-                for cell in in_lane
-            )
+            times = [tier_times(agents[cell.agent], tier, cell.tokens_in, cell.tokens_out) for cell in in_lane]
+            cost = dearer * sum(cell.cost * factor for cell, factor in zip(in_lane, times, strict=True))
             seconds = _plan_lane(resolved, lane, plans, reply_s, known.spent, None).seconds
             assumed = reply_s == usual * slower and not known.tiers
             found.append(TierOutlook(tier, cost, seconds, lane, assumed, reply_s=reply_s))
@@ -285,15 +274,14 @@ def _tiers(resolved: Resolved, plans: Sequence[CellPlan], known: PriorKnowledge)
 
 
 def _priced_by_tiers(cell: CellPlan, tiers: Sequence[TierOutlook]) -> CellPlan:
-    """A cell whose expected cost is by the tiers that its lane is expected to go by; where episodes have ended, it is
-    what they cost."""
-    own = {one.tier: one.cost for one in tiers if one.lane == cell.lane}
-    expected = sum(one.cost for one in tiers if one.lane == cell.lane and one.expected)
-    if cell.basis not in (ITSELF, STAND_IN) or not own.get(STANDARD):
+    """A cell by the tiers that its lane is expected to go by; where episodes have ended, its cost is what they cost."""
+    own = [one for one in tiers if one.lane == cell.lane]
+    standard = sum(one.cost for one in own if one.tier == STANDARD)
+    times = sum(one.cost for one in own if one.expected) / standard if standard else 1.0
+    cell = replace(cell, dearest=round(cell.dearest * max(1.0, times)))
+    if cell.basis not in (ITSELF, STAND_IN):
         return cell
-    cost, low, high, one = (
-        expected / own[STANDARD] * part for part in (cell.cost, cell.cost_low, cell.cost_high, cell.one)
-    )
+    cost, low, high, one = (times * part for part in (cell.cost, cell.cost_low, cell.cost_high, cell.one))
     return replace(cell, cost=cost, cost_low=low, cost_high=high, one=one)
 
 
