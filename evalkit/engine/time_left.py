@@ -167,7 +167,8 @@ def remaining_of(
     usual = sum(known) / len(known)
     requests, longest, playing = 0.0, 0.0, Counter[tuple[str, str]]()
     if flying is None:
-        flying = [(active.episode.cell_key, active.position.step) for active in job.context.flying.values()]
+        own = [(active.episode, active.position.step) for active in job.context.flying.values()]
+        flying = [((episode.cell.agent.name, episode.suite.name), step) for episode, step in own]
     stride = max(1, len(flying) // LOOKED_AT)
     for place, step in islice(flying, 0, None, stride):
         playing[place] += stride
