@@ -266,7 +266,7 @@ MOST_LINES = {
     "cli": 5_240,  # the chain of queries, sheets for checking by hand, tiers
     "wire": 4_640,  # tiers by dialect
     "view": 3_770,
-    "spec": 3_525,  # tiers in provider files
+    "spec": 3_530,  # tiers in provider files, duopoly's imported history
     "policy": 3_050,
     "integrations": 2_940,
     "results": 2_970,
