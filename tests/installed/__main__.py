@@ -16,6 +16,8 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from evalkit.version import __version__
+
 PROJECT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
 LOCK = PROJECT / "requirements.lock"
@@ -46,8 +48,8 @@ def build() -> tuple[Path, Path]:
     call([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist", "-d", MADE], PROJECT)
     (wheel,), (source,) = MADE.glob("*.whl"), MADE.glob("*.tar.gz")
     name = PYPROJECT["name"].replace("-", "_")
-    assert wheel.name.startswith(f"{name}-{PYPROJECT['version']}-"), wheel
-    assert source.name == f"{name}-{PYPROJECT['version']}.tar.gz", source
+    assert wheel.name.startswith(f"{name}-{__version__}-"), wheel
+    assert source.name == f"{name}-{__version__}.tar.gz", source
     return wheel, source
 
 
@@ -76,7 +78,7 @@ def install_and_try(what: Path, python: Path) -> None:
         here = folder / "here"
         here.mkdir()
         evalkit = folder / "env" / "bin" / "evalkit"
-        assert call([evalkit, "--version"], here) == f"evalkit {PYPROJECT['version']}\n"
+        assert call([evalkit, "--version"], here) == f"evalkit {__version__}\n"
         call([evalkit, *SWEEP], here, code=OWED)
         assert "replays to what the log holds" in call([evalkit, "verify", "runs/quickstart"], here)
         script = "import evalkit; print(evalkit.__file__, evalkit.load('runs/quickstart').ended)"
