@@ -18,7 +18,7 @@ from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.admit.backlogs import LaneBacklog, Place
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.episode import ActiveEpisode, LaneContext
-from evalkit.engine.forecast import Forecast, forecast_run, learn_all, tier_times
+from evalkit.engine.forecast import Forecast
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.options import RunOptions, Stop
 from evalkit.engine.resume import KINDS, Holdings, order
@@ -134,30 +134,6 @@ def make_room(in_flight: int) -> int:
     if soft == resource.RLIM_INFINITY:
         return in_flight
     return max(1, min(in_flight, (soft - KEPT) // 2))
-
-
-async def make_resources(session: Session, endpoints: Endpoints) -> Resources:
-    """Those of a session, with its forecast. Raises CorruptLogError."""
-    sweep = session.resolved.sweep
-    if endpoints.budget is not None and (sweep.bounded or sweep.deadline_s is not None):
-        options = session.options
-        forecast = await forecast_run(session.manifest, session.holdings.cells, options.place, options.choice)
-        _price_by_tiers(session, forecast)
-    else:
-        forecast = Forecast()
-        learn_all(forecast, session.manifest, session.holdings.cells)
-    return Resources(session=session, endpoints=endpoints, forecast=forecast)
-
-
-def _price_by_tiers(session: Session, forecast: Forecast) -> None:
-    """Until episodes have ended, each is expected to cost what it does by its first tier; under a deadline by the last
-    one, which time may need."""
-    agents, endpoints = session.manifest.agents, session.resolved.endpoints
-    for name, suite in list(forecast.priors):
-        prior, endpoint = forecast.priors[name, suite], endpoints.get(name)
-        if endpoint is not None:
-            tier = endpoint.tiers[0 if session.resolved.sweep.deadline_s is None else -1]
-            forecast.scale(name, suite, price=tier_times(agents[name], tier, prior.tokens_in, prior.tokens_out))
 
 
 def make_schedule(ready: Resources) -> Schedule:

@@ -246,7 +246,8 @@ class Worker:
     def _obey(self, grant: WorkGrant) -> None:
         if self._budget.lend(grant.money):
             self._urgent.set()  # another waits for what goes back
-        limits.apply(self._endpoints, grant.limits)
+        endpoints = self._endpoints
+        limits.apply(endpoints.lanes, endpoints.pools, grant.limits, 1 / endpoints.resolved.sweep.workers)
         for job in self._jobs:
             self._obey_lane(job, grant.lanes.get(job.name, LaneGrant()))
         if grant.stop[0]:

@@ -7,10 +7,11 @@ import pytest
 
 from evalkit.cli.play.plan import print_plan
 from evalkit.client.lanes.tier_pace import TierPace
-from evalkit.engine import session
+from evalkit.engine import sweep
 from evalkit.engine.forecast import Forecast, read_priors
 from evalkit.engine.freezing.freeze import Resolved, merge, resolve
 from evalkit.engine.options import RunOptions
+from evalkit.engine.session import Session
 from evalkit.engine.status import read_status
 from evalkit.errors import UsageError
 from evalkit.money import pico_per_token
@@ -243,16 +244,16 @@ def test_admission_expects_the_first_tiers_price_and_under_a_deadline_the_last_o
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tier: str, deadline: str, times: float
 ) -> None:
     costs = list[float]()
-    by_tiers = session._price_by_tiers
+    by_tiers = sweep._price_by_tiers
 
-    def noted(own: session.Session, forecast: Forecast) -> None:
+    def noted(own: Session, forecast: Forecast) -> None:
         costs.extend(prior.cost for prior in forecast.priors.values())
         by_tiers(own, forecast)
         costs.extend(prior.cost for prior in forecast.priors.values())
 
-    monkeypatch.setattr(session, "_price_by_tiers", noted)
-    sweep = resolved(tmp_path, agent=f"tier = {tier}", top=f'budget_usd = "1e-9"\n{deadline}')
-    asyncio.run(run_sweep(sweep, RunOptions(directory=tmp_path / "run"), lambda view: None))
+    monkeypatch.setattr(sweep, "_price_by_tiers", noted)
+    asked = resolved(tmp_path, agent=f"tier = {tier}", top=f'budget_usd = "1e-9"\n{deadline}')
+    asyncio.run(run_sweep(asked, RunOptions(directory=tmp_path / "run"), lambda view: None))
     before, after = costs
     assert after == pytest.approx(times * before)
     assert read_priors(tmp_path / "run")[0].cost == pytest.approx(before)  # another command may choose another tier

@@ -297,12 +297,13 @@ class Network:
         if not self.weather.long or draws.uniform() >= self.weather.long:
             return reply
         way = self.weather.ways[draws.below(len(self.weather.ways))]
-        power = LEAST_LONG + sum(one == way for one in self.long_bodies.values())
+        power = LEAST_LONG + sum(one.startswith(way) for one in self.long_bodies.values())
         if power > MOST_LONG:
             return reply
         self.counts["long_bodies"] += 1
         body = _long(reply.body, way, 2**power, ends=not garbage)
-        self.long_bodies[len(body)] = way
+        # A byte of what is no JSON is dearer: it is read as far as it goes, and looked through for an error's words.
+        self.long_bodies[len(body)] = f"{way} in what is no JSON" if garbage else way
         return HttpResponse(status=reply.status, headers=reply.headers, body=body)
 
     def _kind(self, at: float) -> str:

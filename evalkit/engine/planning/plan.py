@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from evalkit.client.request import writing
-from evalkit.engine.forecast import Forecast, asks_per_step, prior_of, ranged, tier_times
+from evalkit.engine.forecast import Forecast, asks_per_step, ranged
 from evalkit.engine.freezing.freeze import USUAL_CACHE, Resolved, endpoint_name, lane_shares, lives_of
 from evalkit.engine.planning.answerable import question_plan
 from evalkit.engine.planning.planned import ITSELF, RATE, STAND_IN, THIS_PROCESS, CellPlan, LanePlan, Plan, QuestionPlan
@@ -26,8 +26,10 @@ from evalkit.engine.stand_in import (
     TooLong,
     play_samples,
     price_of,
+    prior_of,
     role_of,
     stand_in_of,
+    tier_times,
 )
 from evalkit.engine.universe import AgentSetup, Choice, cells
 from evalkit.frozen.manifest import Manifest, ManifestAgent
