@@ -93,11 +93,8 @@ class RequestTemplate:
         if self.cache_key and self.dialect.cache_key:
             # An episode's id is hexadecimal digits: nothing in it needs escaping.
             head = b'{"%b":"%b",%b' % (self.dialect.cache_key.encode(), question.episode.encode(), head[1:])
-        body, life = (
-            self.dialect.body(head, question.tools, question.messages, seed),
-            self.dialect.caches.get(self.cache),
-        )
-        return body if life is None else life.ask(body)
+        body = self.dialect.body(head, question.tools, question.messages, seed)
+        return self.dialect.caches[self.cache].ask(body) if self.cache in self.dialect.caches else body
 
     def rates(self, tier: Tier) -> tuple[Price, ...]:
         """The prices of which one holds for a request that asks for a tier: its own, and the standard one, as a
@@ -118,10 +115,12 @@ class RequestTemplate:
     def served(self, asked: Tier, word: str) -> tuple[Tier, tuple[Price, ...], bool]:
         """(the tier of a reply that was asked for so, and that names its tier by this word; the prices of which one
         holds; whether its price is known). Without a tier named, the name is empty."""
+        if not self.tier_words:
+            return "", self.rates(asked), True
         said, slash, geo = word.partition("/")
-        if not self.tier_words or said.lower() in UNSAID:
+        if said.lower() in UNSAID:
             rates = self.rates(asked)
-            if self.tier_words and geo:
+            if geo:
                 rates += tuple(price for tier, price in self.tier_prices.items() if tier.endswith(f"/{geo}"))
             return "", rates, True
         tier = SPOKEN_TIERS.get(said.lower(), "") + slash + geo
