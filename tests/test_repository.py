@@ -107,13 +107,9 @@ def test_a_lock_covers_every_dependency_of_the_project(name: str) -> None:
     assert names - locked == set()
 
 
-def test_the_package_states_one_version() -> None:
-    assert evalkit.__version__ == PYPROJECT["project"]["version"]
-
-
 def test_the_changelog_lists_what_the_stated_version_changes() -> None:
     heads = re.findall(r"^## \[(.+?)\](?: - \d{4}-\d{2}-\d{2})?$", (PROJECT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert heads[:2] == ["Unreleased", PYPROJECT["project"]["version"]]
+    assert heads[:2] == ["Unreleased", evalkit.__version__]
 
 
 def test_every_package_that_evalkit_asks_for_has_the_distributions_name() -> None:
@@ -146,7 +142,7 @@ def test_there_are_few_targets_extras_and_locks() -> None:
     phony = re.search(r"^\.PHONY: (.+)$", (PROJECT / "Makefile").read_text(), re.MULTILINE)
     assert phony is not None
     assert len(phony.group(1).split()) <= 16
-    assert len(PYPROJECT["project"]["optional-dependencies"]) <= 10
+    assert len(PYPROJECT["project"]["optional-dependencies"]) <= 11  # figures as files: 84 MB
     assert {path.name for path in tracked() if path.suffix == ".lock"} == {*LOCKS, "llama_cpp.lock"}
 
 

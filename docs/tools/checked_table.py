@@ -1,4 +1,4 @@
-"""Fills the table in docs/providers.md that says what each provider was checked against. `make docs` calls it.
+"""Fills the table in docs/provider-details.md that says what each provider was checked against. `make docs` calls it.
 
 What it says stands in the tests: a module that talks to software that nobody here wrote has a constant `CHECKED_SDK`
 or `CHECKED_SERVER`, by dialect or by provider. Documentation is what a provider's file names as its sources.
@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGE = ROOT / "docs" / "providers.md"
+PAGE = ROOT / "docs" / "provider-details.md"
 SDK, SERVER = "CHECKED_SDK", "CHECKED_SERVER"
 NOT_YET = "itself: not yet"
 _TABLE = re.compile(r"(<!-- checked: begin -->\n).*?(<!-- checked: end -->)", re.DOTALL)

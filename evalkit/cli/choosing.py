@@ -96,11 +96,20 @@ def again(args: argparse.Namespace) -> str:
 
 
 def program() -> str:
-    """The command that calls evalkit: its name, or its path if the shell would not find the name (`make run`)."""
-    called = sys.argv[0]
-    if Path(called).name != "evalkit" or shutil.which("evalkit") is not None:
+    """The command that calls evalkit: its name, or its path if the shell would not find the name (`make run`); what has
+    installed it for this call alone is part of the command."""
+    called = Path(sys.argv[0])
+    if called.name == DISTRIBUTION:
+        way = next((words for part, words in RUNNERS.items() if part in called.parts), "")
+        return f"{way}{DISTRIBUTION}"
+    if called.name != "evalkit" or shutil.which("evalkit") is not None:
         return "evalkit"
-    return shlex.quote(called)
+    return shlex.quote(str(called))
+
+
+DISTRIBUTION = "evalkit-econ"
+RUNNERS = {"uv": "uvx ", "pipx": "pipx run "}
+"""By a folder of the environment that it is called from: what makes such environments, and calls what is in them."""
 
 
 def tell_next(wrote: str, sweep: Path, next_command: Sequence[str], what: str) -> None:

@@ -1,4 +1,4 @@
-"""What docs/providers.md says was checked is what the tests check."""
+"""What docs/provider-details.md says was checked is what the tests check."""
 
 from docs.tools.checked_table import NOT_YET, PAGE, SDK, SERVER, checked, page, rows
 from evalkit.spec.catalogue import provider_names

@@ -11,9 +11,11 @@ import html
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from evalkit.errors import UsageError
 from evalkit.files import write_whole
 from evalkit.report.tables import as_csv
 from evalkit.report.vega import Figure
@@ -204,8 +206,12 @@ def page(title: str, figures: Sequence[Figure]) -> str:
 def write_figures(folder: Path, run: str, figures: Iterable[Figure]) -> None:
     """Write each figure as NAME.svg, NAME.png and NAME.csv (its numbers), and all in one page, index.html.
 
-    `run`: what the page is titled. Raises OSError.
+    `run`: what the page is titled. Raises OSError; UsageError without the library that draws.
     """
+    if find_spec("vl_convert") is None:
+        raise UsageError(
+            "Figures as files need vl-convert: pip install 'evalkit-econ[figures]'. Pages draw theirs without."
+        )
     folder.mkdir(parents=True, exist_ok=True)
     drawn = list(figures)
     for figure in drawn:
