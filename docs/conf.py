@@ -29,7 +29,8 @@ root_doc = "docs/index"
 include_patterns = [
     "README.md",
     "CHANGELOG.md",
-    "CONTRIBUTING.md", "SECURITY.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
     "docs/*.md",
     "docs/decisions/*.md",
     "docs/api/*.rst",

@@ -259,7 +259,7 @@ MOST_LINES = {
     "machines": 2_450,  # tiers chosen by every worker
     "playing": 490,
     "envs": 12_060,  # the papers' other ranges, the greatest least total, replaced markets
-    "report": 11_100,  # redundant calls beside the gap, distance from greedy, thin lines of figures
+    "report": 11_105,  # redundant calls beside the gap, distance from greedy, thin lines of figures
     "store": 5_623,  # sums by tier
     "frozen": 1_250,
     "client": 5_660,  # tiers: their requests, pace and money
