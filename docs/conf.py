@@ -30,6 +30,7 @@ include_patterns = [
     "README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
     "docs/*.md",
     "docs/decisions/*.md",
     "docs/api/*.rst",

@@ -111,6 +111,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     output         of the reply, reasoning included
     cached_read    of the input: read from the provider's prompt cache
     cached_write   of the input: written to it
+    lasting        of what was written: kept for longer than usual
     reasoning      of the output: hidden reasoning
     unknown        names of the figures that the provider did not state: they are 0 here
     doubtful       whether the provider's figures contradict each other
@@ -128,6 +129,9 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """Part of `input` that was read from the provider's prompt cache."""
     cached_write: int = 0
     """Part of `input` that was written to the provider's prompt cache."""
+    lasting: int = 0
+    """Part of `cached_write` that is kept for longer, for all that the provider says. Two usages that differ in nothing
+    else are equal: the log does not hold it."""
     reasoning: int = 0
     """Part of `output` that was hidden reasoning."""
     unknown: tuple[str, ...] = ()

@@ -31,6 +31,8 @@ class Price:
     """An input token read from the prompt cache."""
     cached_write: int
     """An input token written to the prompt cache."""
+    lasting: int = 0
+    """What it costs more to write one that is kept for longer, if requests ask for that."""
     request: int = 0
     """A fixed charge per request, in pico-dollars."""
     over: int = 0
@@ -40,36 +42,41 @@ class Price:
     over_output: int = 0
     over_cached_read: int = 0
     over_cached_write: int = 0
+    over_lasting: int = 0
 
     def of(self, usage: Usage) -> PicoUsd:
         """The cost of one reply: cached tokens at their own rates, the rest of the input at the list rate."""
         plain = usage.input - usage.cached_read - usage.cached_write
         if self.over and usage.input > self.over:
-            return PicoUsd(
-                self.request
-                + plain * self.over_input
-                + usage.cached_read * self.over_cached_read
-                + usage.cached_write * self.over_cached_write
-                + usage.output * self.over_output
+            rate, read, write, lasting = (
+                self.over_input,
+                self.over_cached_read,
+                self.over_cached_write,
+                self.over_lasting,
             )
-        return PicoUsd(
-            self.request
-            + plain * self.input
-            + usage.cached_read * self.cached_read
-            + usage.cached_write * self.cached_write
-            + usage.output * self.output
-        )
+            output = self.over_output
+        else:
+            rate, read, write, lasting = self.input, self.cached_read, self.cached_write, self.lasting
+            output = self.output
+        cached = usage.cached_read * read + usage.cached_write * write + usage.lasting * lasting
+        return PicoUsd(self.request + plain * rate + cached + usage.output * output)
 
     def times(self, factor: Decimal) -> "Price":
         """Every rate so many times as high, rounded up to a whole pico-dollar; `over` stays."""
         rates = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "over"}
         return replace(self, **{name: pico_at_least(rate * factor) for name, rate in rates.items()})
 
+    def writing(self, times: int) -> "Price":
+        """The same where requests ask for a cache that is written at so many times the price of input."""
+        more = max(0, times * self.input - self.cached_write), max(0, times * self.over_input - self.over_cached_write)
+        return replace(self, lasting=more[0], over_lasting=more[1])
+
     @property
     def caching_may_cost(self) -> bool:
         """Whether a cached token may cost more than one that is not."""
-        dearest = max(self.cached_read, self.cached_write)
-        return dearest > self.input or max(self.over_cached_read, self.over_cached_write) > self.over_input
+        dearest = max(self.cached_read, self.cached_write + self.lasting)
+        long = max(self.over_cached_read, self.over_cached_write + self.over_lasting)
+        return dearest > self.input or long > self.over_input
 
     def most(self, usage: Usage, *, input_tokens: int, output_tokens: int) -> PicoUsd:
         """An upper bound of the cost of one reply with some unknown figures. Unknown input and output are taken at
@@ -81,7 +88,7 @@ class Price:
         rates = {
             "": self.over_input if long else self.input,
             "cached_read": self.over_cached_read if long else self.cached_read,
-            "cached_write": self.over_cached_write if long else self.cached_write,
+            "cached_write": self.over_cached_write + self.over_lasting if long else self.cached_write + self.lasting,
         }
         # Where a figure is unknown, any token that no known figure counts as cached may have been cached.
         dearest = max(rate for name, rate in rates.items() if not name or name in usage.unknown)
@@ -93,9 +100,9 @@ class Price:
 
     def worst(self, *, input_tokens: int, output_tokens: int) -> PicoUsd:
         """An upper bound of the cost of a request within these token bounds, whatever the provider caches."""
-        rate, reply_rate = max(self.input, self.cached_read, self.cached_write), self.output
+        rate, reply_rate = max(self.input, self.cached_read, self.cached_write + self.lasting), self.output
         if self.over and input_tokens > self.over:
-            rate = max(rate, self.over_input, self.over_cached_read, self.over_cached_write)
+            rate = max(rate, self.over_input, self.over_cached_read, self.over_cached_write + self.over_lasting)
             reply_rate = max(reply_rate, self.over_output)
         return PicoUsd(self.request + input_tokens * rate + output_tokens * reply_rate)
 

@@ -256,18 +256,18 @@ def package() -> dict[str, str]:
 
 
 MOST_LINES = {
-    "engine": 8_410,  # tiers in plan and status, a gate, where one is
-    "machines": 2_420,
+    "engine": 8_520,  # tiers in plan, status and admission; where caches that last pay; a gate, where one is
+    "machines": 2_450,  # tiers chosen by every worker
     "playing": 510,  # a gate, where one is
     "envs": 12_060,  # the papers' other ranges, the greatest least total, replaced markets
-    "report": 11_165,  # redundant calls beside the gap, distance from greedy, a gate, where one is
-    "store": 5_620,  # sums by tier
+    "report": 11_180,  # redundant calls beside the gap, distance from greedy, thin lines of figures, a gate
+    "store": 5_623,  # sums by tier
     "frozen": 1_250,
-    "client": 5_675,  # tiers: their requests, pace and money
-    "cli": 5_795,  # chains of queries, sheets, tiers, a gate, where one is, completion, an install page
-    "wire": 4_640,  # tiers by dialect
+    "client": 5_660,  # tiers: their requests, pace and money
+    "cli": 5_800,  # chains of queries, sheets, tiers, a gate, where one is, completion, an install page
+    "wire": 4_660,  # tiers by dialect, caches that last
     "view": 3_770,
-    "spec": 3_580,  # tiers in provider files, a gate, where one is
+    "spec": 3_590,  # tiers in provider files, duopoly's imported history, scopes, a gate, where one is
     "policy": 3_050,
     "integrations": 2_940,
     "results": 3_210,  # a gate, a gate's answers

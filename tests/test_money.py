@@ -1,6 +1,6 @@
 """Prices: what a reply costs, and the bound of what it may cost."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from decimal import Decimal
 
 import pytest
@@ -78,7 +78,21 @@ def test_a_frozen_price_reads_back(price: Price) -> None:
 
 def test_a_price_without_steps_is_frozen_as_it_always_was() -> None:
     assert price_fields(FLAT) == {"input": 10, "output": 100, "cached_read": 1, "cached_write": 12, "request": 7}
-    assert price_fields(TIERED) == asdict(TIERED)
+    whole = {name: value for name, value in asdict(TIERED).items() if not name.endswith("lasting")}
+    assert price_fields(TIERED.writing(2)) == price_fields(TIERED) == whole
+
+
+@pytest.mark.parametrize("used", [0, 5])
+def test_what_is_written_to_last_costs_so_many_times_the_price_of_input(used: int) -> None:
+    usage = Usage(input=5, cached_write=5, lasting=used)
+    assert FLAT.writing(2).of(usage) - FLAT.of(replace(usage, lasting=0)) == 8 * used
+    assert FLAT.writing(1) == FLAT  # written as any other is, and that is dearer
+    assert FLAT.writing(2).worst(input_tokens=7, output_tokens=0) == 7 + 7 * 20
+    unsaid = replace(usage, cached_write=0, lasting=0, unknown=("cached_write",))
+    assert FLAT.writing(2).most(unsaid, input_tokens=9, output_tokens=9) == 7 + 5 * 20
+    long = replace(usage, input=TIERED.over + 5)
+    extra = 2 * TIERED.over_input - TIERED.over_cached_write
+    assert TIERED.writing(2).of(long) - TIERED.of(long) == used * max(0, extra)
 
 
 @pytest.mark.parametrize("text", ["9000000.01", "1e400", "1e999999999", "inf", "nan", "-1", "", "1e-13"])

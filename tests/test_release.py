@@ -1,101 +1,97 @@
-"""What a release is made by, as far as it can be read: the workflow, the version, templates, the threat model."""
+"""What publishes evalkit, read: the workflows, and what a forge and a host of documents look for."""
 
-import importlib.util
 import re
-import shutil
-import subprocess
-import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from check_jsonschema.cli import main as check
+from click.testing import CliRunner
 
-from evalkit.version import __version__
-from tests.test_repository import PROJECT
+import evalkit
+from tests.test_repository import PROJECT, PYPROJECT
 
-yaml = pytest.importorskip("yaml")
-
-PYPROJECT = tomllib.loads((PROJECT / "pyproject.toml").read_text())
 WORKFLOWS = sorted((PROJECT / ".github" / "workflows").glob("*.yml"))
+SCHEMAS = {
+    "CITATION.cff": "vendor.citation-file-format",
+    ".readthedocs.yaml": "vendor.readthedocs",
+    ".github/dependabot.yml": "vendor.dependabot",
+    ".github/ISSUE_TEMPLATE/config.yml": "vendor.github-issue-config",
+    ".github/ISSUE_TEMPLATE/bug.yml": "vendor.github-issue-forms",
+    ".github/ISSUE_TEMPLATE/idea.yml": "vendor.github-issue-forms",
+    "docs/recipes/nightly.yml": "vendor.github-workflows",
+    **{path.relative_to(PROJECT).as_posix(): "vendor.github-workflows" for path in WORKFLOWS},
+}
 
 
-def read(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((PROJECT / name).read_text())
-    return found
+def workflow(name: str) -> dict[str, Any]:
+    read: dict[str, Any] = yaml.safe_load((PROJECT / ".github" / "workflows" / f"{name}.yml").read_text())
+    return read
 
 
-def release() -> dict[str, Any]:
-    return dict(read(".github/workflows/release.yml")["jobs"])
+def steps(job: dict[str, Any]) -> str:
+    """All that a job runs or uses."""
+    return "\n".join(str(step.get("run", step.get("uses", ""))) for step in job["steps"])
 
 
-def ran(job: str) -> str:
-    return "\n".join(step.get("run", "") for step in release()[job]["steps"])
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_file_has_the_shape_that_its_reader_expects(name: str) -> None:
+    words = ["--builtin-schema", SCHEMAS[name], "--default-filetype", "yaml", str(PROJECT / name)]
+    done = CliRunner().invoke(check, words)
+    assert done.exit_code == 0, done.output
 
 
-def test_the_version_has_one_place() -> None:
+def test_every_supported_python_installs_the_wheel_before_it_is_published() -> None:
+    jobs = workflow("release")["jobs"]
+    words = "Programming Language :: Python :: "
+    supported = [one.removeprefix(words) for one in PYPROJECT["project"]["classifiers"] if one.startswith(words)]
+    assert jobs["installed"]["strategy"]["matrix"]["python"] == supported
+    needed = {name: job.get("needs") for name, job in jobs.items()}
+    assert needed == {"build": None, "installed": "build", "publish": "installed", "announce": "publish"}
+
+
+def test_only_the_job_that_publishes_may_prove_who_it_is_and_nothing_holds_a_token() -> None:
+    release = workflow("release")
+    assert release["permissions"] == {}
+    rights = {name: job["permissions"] for name, job in release["jobs"].items()}
+    assert [name for name, right in rights.items() if "id-token" in right] == ["publish"]
+    assert [name for name, right in rights.items() if "write" in right.values()] == ["publish", "announce"]
+    for path in WORKFLOWS:
+        assert "secrets." not in path.read_text(), path.name
+    # What may prove who it is executes nothing of the repository's, and publishes what was tried.
+    assert "actions/checkout" not in steps(release["jobs"]["publish"])
+    assert "sbom.cdx.json" in steps(release["jobs"]["announce"])
+
+
+def test_every_job_ends() -> None:
+    for path in WORKFLOWS:
+        jobs = workflow(path.stem)["jobs"]
+        assert all(job["timeout-minutes"] <= 90 for job in jobs.values()), path.name
+
+
+def test_the_version_is_stated_once() -> None:
     assert PYPROJECT["project"]["dynamic"] == ["version"]
-    assert PYPROJECT["tool"]["hatch"]["version"]["path"] == "evalkit/version.py"
-    assert re.findall(r'^__version__ = "(\d+\.\d+\.\d+)"$', (PROJECT / "evalkit/version.py").read_text(), re.MULTILINE)
-    assert read("CITATION.cff")["version"] == __version__
+    assert yaml.safe_load((PROJECT / "CITATION.cff").read_text())["version"] == evalkit.__version__
+    text = steps(workflow("release")["jobs"]["build"])
+    (pattern,) = re.findall(r"s/(.+)/\\1/p", text)
+    source = (PROJECT / "evalkit" / "version.py").read_text()
+    found = re.findall(pattern.replace(r"\(", "(").replace(r"\)", ")"), source, re.MULTILINE)
+    assert found == [evalkit.__version__]
 
 
-def test_a_release_builds_tries_every_python_and_publishes_without_a_token() -> None:
-    jobs = release()
-    assert [job.get("needs") for job in jobs.values()] == [None, "build", "try", "publish"]
-    assert '= "v$(' in ran("build")
-    assert "hatchling build -t wheel -t sdist" in ran("build")
-    classifiers = PYPROJECT["project"]["classifiers"]
-    supported = [one.rpartition(" ")[2] for one in classifiers if re.search(r":: 3\.\d+$", one)]
-    assert jobs["try"]["strategy"]["matrix"]["python"] == supported
-    assert "evalkit verify" in ran("try")
-    assert jobs["publish"]["permissions"] == {"id-token": "write"}
-    assert jobs["publish"]["environment"] == "release"
-    assert jobs["announce"]["permissions"] == {"contents": "write"}
-    assert "cyclonedx-py" in ran("build")
-    text = (PROJECT / ".github/workflows/release.yml").read_text()
-    assert "secrets." not in text
+def test_the_changelog_s_section_is_what_a_release_says(tmp_path: Path) -> None:
+    import subprocess
 
-
-@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.name)
-def test_workflows_are_given_no_more_than_they_need(file: Any) -> None:
-    found = yaml.safe_load(file.read_text())
-    assert found["permissions"]["contents"] == "read"
-    for job in found["jobs"].values():
-        assert job["timeout-minutes"] <= 60
-        for step in job["steps"]:
-            if "actions/checkout@" in step.get("uses", ""):
-                assert step["with"]["persist-credentials"] is False
-    # `on` is a boolean of YAML 1.1.
-    assert "pull_request_target" not in (found.get("on") or found[True])
-
-
-@pytest.mark.skipif(
-    importlib.util.find_spec("actionlint") is None and shutil.which("actionlint") is None, reason="no actionlint"
-)
-def test_actionlint_finds_nothing() -> None:
-    command = shutil.which("actionlint") or "actionlint"
-    done = subprocess.run([command, *map(str, WORKFLOWS)], capture_output=True, text=True, check=False, cwd=PROJECT)
-    assert done.stdout == ""
-
-
-def test_dependencies_of_workflows_are_kept_new() -> None:
-    assert "github-actions" in {one["package-ecosystem"] for one in read(".github/dependabot.yml")["updates"]}
-
-
-def test_the_site_is_built_as_here() -> None:
-    assert "make docs" in read(".readthedocs.yaml")["build"]["commands"]
-
-
-def test_templates_ask_for_what_is_needed() -> None:
-    bug = read(".github/ISSUE_TEMPLATE/bug.yml")
-    assert {one["id"] for one in bug["body"] if "id" in one} == {"what", "version", "sweep", "verify"}
-    template = (PROJECT / ".github/pull_request_template.md").read_text()
-    for path, anchor in re.findall(r"\]\(\.\./([\w.]+)#([\w-]+)\)", template):
-        heads = re.findall(r"^#+ (.+)$", (PROJECT / path).read_text(), re.MULTILINE)
-        assert anchor in {head.lower().replace(" ", "-") for head in heads}
-
-
-def test_the_threat_model_names_who_may_be_hostile() -> None:
-    text = (PROJECT / "SECURITY.md").read_text()
-    rows = re.findall(r"^\| (a [\w -]+|another [\w ]+)[|,]", text, re.MULTILINE)
-    for who in ("model", "provider", "suite", "archive", "plug-in", "browser", "another user"):
-        assert any(who in row for row in rows), who
+    (line,) = [line for line in steps(workflow("release")["jobs"]["announce"]).splitlines() if line.startswith("awk ")]
+    script = line.replace("notes.md", str(tmp_path / "notes.md"))
+    subprocess.run(
+        ["sh", "-c", script],
+        cwd=PROJECT,
+        env={"GITHUB_REF_NAME": f"v{evalkit.__version__}", "PATH": "/usr/bin:/bin"},
+        check=True,
+    )
+    notes = (tmp_path / "notes.md").read_text()
+    assert notes.strip()
+    assert "## [" not in notes
+    assert notes.strip() in (PROJECT / "CHANGELOG.md").read_text()

@@ -142,8 +142,7 @@ def test_there_are_few_targets_extras_and_locks() -> None:
     phony = re.search(r"^\.PHONY: (.+)$", (PROJECT / "Makefile").read_text(), re.MULTILINE)
     assert phony is not None
     assert len(phony.group(1).split()) <= 16
-    # The last is `figures`, 84 MB that a run and its pages do without.
-    assert len(PYPROJECT["project"]["optional-dependencies"]) <= 11
+    assert len(PYPROJECT["project"]["optional-dependencies"]) <= 11  # figures as files: 84 MB
     assert {path.name for path in tracked() if path.suffix == ".lock"} == {*LOCKS, "llama_cpp.lock"}
 
 

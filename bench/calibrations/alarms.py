@@ -4,6 +4,7 @@
     python -m bench.calibrations.alarms --series 100      # fewer series a row
     python -m bench.calibrations.alarms --only 50         # the rows whose name holds this
     python -m bench.calibrations.alarms --few             # falls that sit in few instances, by their own test alone
+    python -m bench.calibrations.alarms --dear            # rises of what an episode takes, in money and tokens
 
 A row is one cell: instances; the spread within an instance from night to night, or scores of yes and no (rare: with few
 failures); the standard deviation of the effect that all instances of a night share; nights of baseline; the tolerance.
@@ -29,12 +30,13 @@ itself judges.
 
 import argparse
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from evalkit.report.nights.dearer import MORE, Took, dearer
 from evalkit.stats.alarm import (
     CHECK,
     EARLY_PART,
@@ -313,6 +315,76 @@ def few_line(place: int, series: int, seed: int) -> str:
     return f"{kind:>12} {instances:9} {part:7.0%} {by} {np.isfinite(false).mean():7.1%}"
 
 
+DEAR_BASELINE, DEAR_SIGHT = 14, 2.8
+DEAR_ROWS: tuple[tuple[str, int, float, float], ...] = (
+    ("lognormal", 50, 0.3, 1.0),
+    ("lognormal", 20, 0.3, 1.0),
+    ("lognormal", 50, 0.8, 1.0),
+    ("lognormal", 60, 0.3, 0.33),
+    ("some run on", 50, 0.2, 1.0),
+)
+"""What an episode takes, instances, the logarithm's spread from night to night, and the part that a night plays."""
+RISES = (1.2, 1.5)
+
+
+def taken(row: int, draws: np.random.Generator, nights: int, rise: float) -> list[Took]:
+    """Nights of one series, dearer by the factor `rise` after the baseline, with an effect of the night of 3 %.
+
+    Money goes with tokens but for a tenth (what is cached). Some that run on take four times as much, one in 20.
+    """
+    kind, instances, within, part = DEAR_ROWS[row]
+    shape = (nights, instances)
+    tokens = 9 + draws.normal(0, 0.7, instances) + 0.03 * draws.standard_normal((nights, 1))
+    tokens = tokens + within * draws.standard_normal(shape)
+    tokens += math.log(4) * (draws.random(shape) < 0.05) * (kind == "some run on")
+    tokens += math.log(rise) * (np.arange(nights) >= DEAR_BASELINE)[:, None]
+    money = np.exp(tokens + 0.1 * draws.standard_normal(shape))
+    plays = draws.random(shape) < part
+    return [
+        {
+            str(place): (float(money[night, place]), math.exp(tokens[night, place]))
+            for place in np.flatnonzero(plays[night])
+        }
+        for night in range(nights)
+    ]
+
+
+def dear_word(nights: Sequence[Took]) -> float:
+    """The night after the baseline in which the first word is said; inf if in none."""
+    names = sorted({name for night in nights for name in night})
+    logs = np.log([[night.get(name, (math.nan, math.nan)) for name in names] for night in nights])
+    for night in range(DEAR_BASELINE + 1, len(nights) + 1):
+        if _may_be_dearer(logs[:night]) and dearer(nights[: night - 1], nights[night - 1], ALPHA):
+            return float(night - DEAR_BASELINE)
+    return math.inf
+
+
+def _may_be_dearer(logs: "Doubles") -> bool:
+    """Whether a window is high enough that the test has to be made; shape (nights, instances, figures)."""
+    for size in WINDOWS:
+        known = np.isfinite(logs[..., 0])  # a night has both figures or none
+        shared = known[:-size].any(axis=0) & known[-size:].any(axis=0)
+        rise = np.nanmean(logs[-size:, shared], axis=0) - np.nanmean(logs[:-size, shared], axis=0) - math.log1p(MORE)
+        if np.any(rise.mean(axis=0) > DEAR_SIGHT * rise.std(axis=0) / math.sqrt(max(1, len(rise)))):
+            return True
+    return False
+
+
+def dear_line(place: int, series: int, seed: int) -> str:
+    """A row of `--dear`."""
+    kind, instances, within, part = DEAR_ROWS[place]
+    draws = np.random.Generator(np.random.Philox([place, seed, 1]))
+
+    def said(rise: float, nights: int) -> "Doubles":
+        return np.array([dear_word(taken(place, draws, DEAR_BASELINE + nights, rise)) for _ in range(series)])
+
+    found = "".join(
+        f"{np.mean(at <= 1):8.0%}{np.mean(at <= WITHIN):6.0%}" for at in (said(rise, WITHIN) for rise in RISES)
+    )
+    false = "".join(f"{np.isfinite(said(rise, HORIZON)).mean():7.1%}" for rise in (1.0, 1 + MORE))
+    return f"{kind:>12} {instances:9} {within:7.1f} {part:6.0%} {found} {false}"
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -320,11 +392,14 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--seed", type=int, default=0, help="other series")
     parser.add_argument("--few", action="store_true", help="falls that sit in few instances")
+    parser.add_argument("--dear", action="store_true", help="rises of what an episode takes")
     args = parser.parse_args()
-    if args.few:
-        print("      scores instances  part  found by 2      4      7     15   false")
-        for place in range(len(FEW_ROWS)):
-            print(few_line(place, args.series, args.seed), flush=True)
+    if args.few or args.dear:
+        few = "      scores instances  part  found by 2      4      7     15   false"
+        dear = "  an episode instances  within  plays  x1.2: 1    7  x1.5: 1    7  false: x1   x1.1"
+        print(few if args.few else dear)
+        for place in range(len(FEW_ROWS if args.few else DEAR_ROWS)):
+            print((few_line if args.few else dear_line)(place, args.series, args.seed), flush=True)
         return
     print("instances   within  effect  baseline  tolerance", HEADING)
     for place, row in enumerate(ROWS):

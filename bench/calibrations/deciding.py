@@ -21,14 +21,13 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.calibrations.deciding_shapes import SHAPES, Draw, Shape, Values, graded, yes_no_alike
+from bench.calibrations.deciding_shapes import SHAPES, Draw, Shape, Values, graded, permuted, yes_no_alike, yes_no_pairs
 from bench.calibrations.lanes import ENDS, SPEEDS, UNEQUAL, played, speeds
 from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.stats.deciding import AHEAD, reach
 from evalkit.stats.deciding import graded as graded_pairs
-from evalkit.stats.deciding import yes_no as yes_no_pairs
-from evalkit.stats.evidence import Answer, centre
-from evalkit.stats.sequential import capital, sequence
+from evalkit.stats.evidence import Answer, centre, left
+from evalkit.stats.sequential import capital, log_gains, mixed, sequence
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "deciding.md"
 MARGIN, ALPHA, LOOKS = 0.02, 0.05, 1000
@@ -41,13 +40,16 @@ PAIRS = tuple(combinations(range(AGENTS), 2))
 AT_ONCE = 100
 """Studies in one call of numpy: what bounds its memory."""
 STUDIES = {
-    "pairs": 500,
+    "pairs": 1000,
     "leaning": 1000,
     "eight": 120,
     "forecast": 200,
     "lanes": 1000,
     "hour": 1000,
     "suite": 1000,
+    "once": 1000,
+    "sizes": 1000,
+    "bets": 1000,
     "ranking": 40,
 }
 
@@ -102,19 +104,33 @@ def generator(*names: str) -> np.random.Generator:
 
 
 def ended(
-    differences: Values, *, margin: float = MARGIN, alpha: float = ALPHA, turn: int = 1, centred: bool = False
+    differences: Values,
+    *,
+    margin: float = MARGIN,
+    alpha: float = ALPHA,
+    turn: int = 1,
+    centred: bool = False,
+    once: bool = False,
+    plugged: bool = False,
 ) -> Ended:
-    """The first answer of each study; differences of shape (studies, draws), -1 to 1."""
+    """The first answer of each study; differences of shape (studies, draws), -1 to 1.
+
+    once     whether these are all there are, and it is their mean that is sought
+    plugged  whether a half of the capital is a bet that is learnt from the draws (`plugged_in`)
+    """
     parts = [
-        _ended(differences[i : i + AT_ONCE], margin, alpha, turn, centred) for i in range(0, len(differences), AT_ONCE)
+        _ended(differences[i : i + AT_ONCE], margin, alpha, turn, centred, once, plugged)
+        for i in range(0, len(differences), AT_ONCE)
     ]
     return Ended(
         draws=np.concatenate([part.draws for part in parts]), answer=np.concatenate([part.answer for part in parts])
     )
 
 
-def _ended(differences: Values, margin: float, alpha: float, turn: int, centred: bool) -> Ended:
-    room: Values = np.zeros(1)
+def _ended(
+    differences: Values, margin: float, alpha: float, turn: int, centred: bool, once: bool, plugged: bool
+) -> Ended:
+    room, total = np.zeros(1), differences.shape[1]
     if centred:
         turns = differences.shape[1] // turn
         draws = differences[:, : turns * turn].reshape(-1, turns, turn)
@@ -124,8 +140,19 @@ def _ended(differences: Values, margin: float, alpha: float, turn: int, centred:
         differences = (draws - off).reshape(len(draws), -1)
     shares, enough = (differences + 1) / 2, math.log(2 / alpha)
 
+    sums, begun = np.cumsum(differences, axis=1), np.arange(total) // turn * turn
+    ends = np.arange(turn, total + 1, turn)
+
     def refuted(mean: float, up: bool) -> Values:
-        return capital(shares, (mean + 1) / 2, up=up, turn=turn, room=room) >= enough
+        guess = (mean + 1) / 2
+        if plugged:
+            return plugged_in(shares, guess, up=up) >= enough
+        if not once:
+            return capital(shares, guess, up=up, turn=turn, room=room) >= enough
+        after = left(mean, sums[:, ends - 1], ends, total)
+        sure = np.logical_or.accumulate(after < -1 - 1e-9 if up else after > 1 + 1e-9, axis=1)
+        still = (left(mean, np.where(begun, sums[:, begun - 1], 0.0), begun, total) + 1) / 2
+        return sure | (capital(shares, still, up=up, turn=turn) >= enough)
 
     equal = refuted(-margin, True) & refuted(margin, False)
     above, below = refuted(0.0, True), refuted(0.0, False)
@@ -134,6 +161,24 @@ def _ended(differences: Values, margin: float, alpha: float, turn: int, centred:
     rows = np.arange(len(differences))
     said = np.select([equal[rows, at], above[rows, at], below[rows, at]], ["equal", "above", "below"], "undecided")
     return Ended(draws=np.where(known.any(axis=1), (at + 1.0) * turn, math.inf), answer=said)
+
+
+def plugged_in(shares: Values, guess: float, *, up: bool) -> Values:
+    """Log of the most that fixed bets with a half of the capital, and one that is learnt with the other, have made.
+
+    The latter is what would have grown the most with draws of the mean x and the variance v seen so far, (x - guess) /
+    (v + (x - guess)^2), up to 95 % of what can be staked (Waudby-Smith and Ramdas 2024, appendix B.3).
+    """
+    values, least = (shares, guess) if up else (1 - shares, 1 - guess)
+    counts = np.arange(1, values.shape[1] + 1)
+    means = (0.5 + np.cumsum(values, axis=1)) / (counts + 1)
+    spreads = (0.25 + np.cumsum((values - means) ** 2, axis=1)) / (counts + 1)
+    bets = np.clip((means - least) / (spreads + (means - least) ** 2), 0.0, 0.95 / least)
+    # Of the draws before this one.
+    bets = np.concatenate([np.zeros((len(values), 1)), bets[:, :-1]], axis=1)
+    learnt = np.cumsum(np.log1p(bets * (values - least)), axis=1)
+    fixed = mixed(np.cumsum(log_gains(shares, guess, up=up), axis=-1))
+    return np.asarray(np.maximum.accumulate(np.logaddexp(fixed, learnt) - math.log(2), axis=1))
 
 
 def fixed_size(differences: Values, turn: int, power: float = POWER) -> float:
@@ -312,6 +357,111 @@ def suite_table(studies: int) -> str:
     """Questions about one suite."""
     head = ("differences", "wrong if alike, %", "centred", "alike, median", "centred", "5 points", "centred")
     return table(head, (suite_row(name, studies) for name in SUITES))
+
+
+# ---- This suite once
+
+SUITE_SIZE = 200
+"""Of the suites in the table by scores: as many whole turns as fit."""
+SIZES = (12, 36, 100, 400)
+
+
+def exactly(differences: Values, mean: float, draws: np.random.Generator) -> Values:
+    """Suites whose means are just `mean`: graded differences are moved, of yes and no some pairs are changed."""
+    if not np.isin(differences, (-1.0, 0.0, 1.0)).all():
+        moved = differences
+        for _ in range(50):  # what is cut at the ends is made up for by the others
+            moved = np.clip(moved + mean - moved.mean(axis=1, keepdims=True), -1, 1)
+        return moved
+    found = differences.copy()
+    for one in found:
+        while surplus := round(float(one.sum()) - mean * len(one)):
+            way = math.copysign(1.0, surplus)
+            one[draws.choice(np.flatnonzero(one > -1 if way > 0 else one < 1))] -= way
+    return found
+
+
+def once_row(shape: Shape, studies: int) -> list[str]:
+    """Wrong answers about suites whose means are at what an answer depends on, then what `APART` costs."""
+    size = SUITE_SIZE // shape.turn * shape.turn
+    draws, found = generator("once", shape.name), []
+    for mean in (0.0, MARGIN, APART):
+        scores = shape.draw(draws, studies, size, np.array([0.0, mean]))
+        found.append(ended(exactly(scores[:, 1] - scores[:, 0], mean, draws), turn=shape.turn, once=True))
+    alike, apart, far = found
+    # A mean that is just the margin apart is as well called above as equal: moved by rounding, it may be either.
+    wrong = [alike.wrong(0.0, MARGIN) & (alike.draws < size), apart.wrong(MARGIN, MARGIN) & (apart.draws < size)]
+    halves = (number(float(np.quantile(one.draws, 0.5, method="higher"))) for one in (alike, far))
+    return [shape.name, *map(percent, wrong), percent(far.answer == "above"), *halves, percent(far.draws < size)]
+
+
+def once_table(studies: int) -> str:
+    """One suite, each instance once."""
+    head = (
+        *("scores", "wrong if alike, %", "wrong if 2 points apart, %", "5 points: right, %"),
+        *("alike, median", "5 points, median", "before the end, %"),
+    )
+    rows = (once_row(shape, studies) for shape in SHAPES if not shape.centred and shape.draw is not permuted)
+    return table(head, rows)
+
+
+def sizes_rows(studies: int) -> Iterator[Sequence[str]]:
+    """Small suites, with both scopes and the forecast."""
+    for size in SIZES:
+        for kind, spread in (("graded, ± 25", 0.25), ("yes or no, 30 % differ", math.sqrt(0.3))):
+            for difference in (0.0, 0.05, 0.1, 0.2):
+                draws = generator("sizes", str(size), kind, str(difference))
+                if kind.startswith("graded"):
+                    values = np.clip(draws.normal(difference, spread, (studies, size)), -1, 1)
+                else:
+                    supposed = yes_no_pairs(difference, 0.3)
+                    values = draws.choice(np.array(supposed.values), p=supposed.weights, size=(studies, size))
+                such, once = ended(values), ended(values, once=True)
+                means = values.mean(axis=1)
+                wrong = [once.wrong(float(mean), MARGIN)[i] for i, mean in enumerate(means)]
+                said = reach(graded_pairs(difference, spread), margin=MARGIN, alpha=ALPHA, total=size)
+                yield [
+                    f"{size} instances, {kind}",
+                    f"{100 * difference:g}",
+                    percent(such.answer != "undecided"),
+                    percent(once.draws < size),
+                    f"{np.median(once.draws):.0f}",
+                    f"{said.half:.0f}",
+                    percent(np.array(wrong) & (once.draws < size)),
+                ]
+
+
+def sizes_table(studies: int) -> str:
+    """Small suites."""
+    head = (
+        *("suite", "points apart", "such instances: answered, %", "this suite: before the end, %"),
+        *("median instances", "forecast", "wrong, %"),
+    )
+    return table(head, sizes_rows(studies))
+
+
+# ---- Other bets
+
+
+def bets_row(shape: Shape, studies: int) -> list[str]:
+    """Fixed bets beside half of the capital on one that is learnt: mean draws, of `LOOKS` at most."""
+    cells = [shape.name]
+    for difference in (0.0, MARGIN, APART):
+        differences = pair(shape, difference, studies)
+        fixed, half = (ended(differences, plugged=plugged) for plugged in (False, True))
+        if not difference:
+            cells.append(percent(half.wrong(difference, MARGIN)))
+        cells += [number(float(np.minimum(one.draws, LOOKS).mean())) for one in (fixed, half)]
+    return cells
+
+
+def bets_table(studies: int) -> str:
+    """Fixed bets beside learnt ones."""
+    head = (
+        *("scores", "wrong if alike, half learnt, %", "alike: fixed", "half learnt", "2 points: fixed", "half learnt"),
+        *("5 points: fixed", "half learnt"),
+    )
+    return table(head, (bets_row(shape, studies) for shape in SHAPES if shape.turn == 1))
 
 
 # ---- What is forecast
@@ -549,6 +699,9 @@ TABLES: Mapping[str, Callable[[int], str]] = {
     "lanes": lanes_table,
     "hour": hour_table,
     "suite": suite_table,
+    "once": once_table,
+    "sizes": sizes_table,
+    "bets": bets_table,
     "ranking": ranking_table,
 }
 

@@ -1,7 +1,6 @@
 """What several commands read from the command line: a sweep, a run directory, a part of a sweep."""
 
 import argparse
-import os
 import shlex
 import shutil
 import sys
@@ -111,14 +110,19 @@ def run_of(name: str | None) -> Path:
 
 
 def program() -> str:
-    """The command that calls evalkit: its name, or its path if the shell would not find the name (`make run`); under
-    `uvx`, which leaves no command behind, all of it."""
-    called = sys.argv[0]
-    if Path(called).name == DISTRIBUTION:
-        return f"uvx {DISTRIBUTION}" if "UV" in os.environ else DISTRIBUTION
-    if Path(called).name != "evalkit" or shutil.which("evalkit") is not None:
+    """The command that calls evalkit: its name, or its path if the shell would not find the name (`make run`); what has
+    installed it for this call alone is part of the command."""
+    called = Path(sys.argv[0])
+    if called.name == DISTRIBUTION:
+        way = next((words for part, words in RUNNERS.items() if part in called.parts), "")
+        return f"{way}{DISTRIBUTION}"
+    if called.name != "evalkit" or shutil.which("evalkit") is not None:
         return "evalkit"
-    return shlex.quote(called)
+    return shlex.quote(str(called))
+
+
+RUNNERS = {"uv": "uvx ", "pipx": "pipx run "}
+"""By a folder of the environment that it is called from: what makes such environments, and calls what is in them."""
 
 
 def tell_next(wrote: str, sweep: Path, next_command: Sequence[str], what: str) -> None:

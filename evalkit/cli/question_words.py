@@ -47,11 +47,16 @@ def open_lines(question: Mapping[str, Any] | None, most: int) -> Iterator[str]:
     """The questions that are open, each with what is known; those first that have come furthest."""
     if question is None:
         return
-    still = [answer for answer in question["answers"] if answer["open"] and answer["draws"]]
+    still = [answer for answer in _promised(question) if answer["open"] and answer["draws"]]
     still.sort(key=lambda answer: answer["high"] - answer["low"])
     yield from (f"{answer['words']} {many(answer['draws'], 'draw')}" for answer in still[:most])
     if len(still) > most:
         yield f"and {len(still) - most:,} more open questions"
+
+
+def _promised(question: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Without pairs in a search for the best one: no answer and no interval of a pair is promised then."""
+    return [answer for answer in question["answers"] if question["best"] is None or len(answer["about"]) == 1]
 
 
 def question_lines(question: Mapping[str, Any] | None, most: int) -> Iterator[str]:
@@ -61,8 +66,7 @@ def question_lines(question: Mapping[str, Any] | None, most: int) -> Iterator[st
     yield f"{counted(question)}:"
     if question["best"] is not None:
         yield f"  {best_words(question['best'], question['margin'], decided=question['decided'])}"
-    for answer in question["answers"]:
-        # In a search for the best one no answer about a pair is promised.
-        if answer["answered_at"] and (question["best"] is None or len(answer["about"]) == 1):
+    for answer in _promised(question):
+        if answer["answered_at"]:
             yield f"  {answer['words']} Answered with {many(answer['answered_at'], 'draw')}."
     yield from (f"  {line}" for line in open_lines(question, most))

@@ -35,11 +35,12 @@ GO, WAIT, NEVER = Step(action="go"), Step(action="wait"), Step(action="never")
 class BudgetState:
     """What one session of a run has leased, spent and reserved, in pico-dollars."""
 
-    __slots__ = ("before", "budget", "charged", "leased", "reserved", "room", "spent")
+    __slots__ = ("_least", "before", "budget", "charged", "leased", "reserved", "room", "spent")
 
     def __init__(self, *, budget: int | None, before: int) -> None:
         """`before`: what was spent when the session began, according to the log; `budget` None: unlimited."""
         self.budget = budget
+        self._least = (budget or 0) // LEASE_PARTS
         self.before = before
         self.leased = 0
         self.spent = 0
@@ -91,17 +92,13 @@ class BudgetState:
             if needed + amount - self.room > leasable:
                 break
             needed += amount
-        return min(leasable, max(0, max(needed, self.tranche) - self.room))
-
-    @property
-    def tranche(self) -> int:
-        """The room that a lease makes at least."""
-        return max((self.budget or 0) // LEASE_PARTS, self.reserved)
+        return min(leasable, max(0, max(needed, self._least, self.reserved) - self.room))
 
     @property
     def runs_low(self) -> bool:
         """Whether less than half a tranche is left of the leases."""
-        return 2 * self.room < self.tranche
+        room = 2 * self.room
+        return room < self._least or room < self.reserved
 
     @property
     def leasable(self) -> int:

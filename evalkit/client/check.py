@@ -10,13 +10,14 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+from evalkit.client.ask import Question
 from evalkit.client.open import endpoint_of, open_transport, stream_endpoint_of
 from evalkit.client.remedies import with_remedy
-from evalkit.client.request import geo_of, naming
+from evalkit.client.request import request_template
 from evalkit.client.retry import refused_stream
 from evalkit.client.transport import HttpTransport
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
-from evalkit.money import STANDARD, PicoUsd
+from evalkit.money import FREE, PicoUsd
 from evalkit.spec.model import Model, Provider
 from evalkit.wire.http import Verdict
 from evalkit.wire.streams import is_stream
@@ -73,9 +74,8 @@ def most(provider: Provider, model: Model) -> PicoUsd | None:
     if model.price is None:
         return None
     longest = Reply(calls=(ToolCall(id="x" * 64, name=TOOL.name, arguments="{}"),) * _MOST_CALLS)
-    own = [_body(provider, model), _body(provider, model, longest)] + [_body(provider, model)] * _streams(
-        provider, model
-    )
+    first = _body(provider, model)
+    own = [first, _body(provider, model, longest)] + [first] * _streams(provider, model)
     overhead = DIALECTS[provider.dialect].overhead_tokens
     # What the model wrote comes back as input once.
     tokens = [len(body) + overhead + number % 2 * _SAMPLING.max_tokens for number, body in enumerate(own)]
@@ -162,13 +162,11 @@ def _failed(verdict: Verdict, provider: Provider, model: Model) -> CheckResult:
 
 def _body(provider: Provider, model: Model, reply: Reply | None = None) -> bytes:
     """The first request's body, or that of the one after its reply."""
-    dialect = DIALECTS[provider.dialect]
-    head = dialect.head(model.name, _SAMPLING, model.quirks)
-    head = naming(head, dialect, provider.service_tiers.get(STANDARD, ""), geo_of(provider, model))
-    seed = None if "seed" in model.quirks.refuses | dialect.lacks else 1
+    template = request_template("", provider=provider, model=model, sampling=_SAMPLING, price=FREE)
     parts: list[bytes] = []
-    dialect.join(parts, _OPENING if reply is None else (*_OPENING, *_after(reply)), model.quirks)
-    return dialect.body(head, dialect.encode_tools([TOOL]), parts, seed)
+    template.join(parts, _OPENING if reply is None else (*_OPENING, *_after(reply)))
+    tools = template.encode_tools((TOOL,))
+    return template.body(Question(episode="check", step=0, seed=1, tools=tools, messages=parts))
 
 
 def _after(reply: Reply) -> Iterator[Message]:

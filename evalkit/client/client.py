@@ -342,7 +342,7 @@ class ModelAsker:
     def _measured(self, asking: _Asking, verdict: Verdict) -> Verdict:
         """The verdict, after the size that was sent was held beside the model's window: where little of it is left, a
         refusal that speaks of a size, or of nothing, means that."""
-        window = self._template.context_tokens
+        window = self._template.window
         if window is None or verdict.kind != "bad_request" or verdict.outcome not in ("400", "413", "422"):
             return verdict
         size = input_tokens(len(asking.body)) + self._max_tokens

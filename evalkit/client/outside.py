@@ -30,14 +30,8 @@ class _OutsideTurn:
     """Set whenever it waits or is over."""
 
 
-class OutsideAsker:
-    """Asks whoever plays from outside; satisfies `Asker`."""
-
-    free = False
-
-    def __init__(self) -> None:
-        self._turns: defaultdict[str, _OutsideTurn] = defaultdict(_OutsideTurn)
-        self._closed = False
+class _PlainAsker:
+    """Reads messages and tools as they are, and asks for no money."""
 
     def join(self, parts: list[Message], messages: Sequence[Message]) -> None:
         """The messages as they are."""
@@ -46,6 +40,22 @@ class OutsideAsker:
     def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
         """The tools themselves."""
         return tools
+
+    def _answered(self, reply: Reply, started_at: float, began: float) -> Answer:
+        latency_s = time.perf_counter() - began
+        return Answer(
+            reply=reply, cost=PicoUsd(0), latency_s=latency_s, queue_s=0.0, attempts="ok", started_at=started_at
+        )
+
+
+class OutsideAsker(_PlainAsker):
+    """Asks whoever plays from outside; satisfies `Asker`."""
+
+    free = False
+
+    def __init__(self) -> None:
+        self._turns: defaultdict[str, _OutsideTurn] = defaultdict(_OutsideTurn)
+        self._closed = False
 
     async def ask(self, question: Question) -> Answer:
         """The reply, once somebody gives it. Raises LaneClosed once nobody will."""
@@ -59,14 +69,7 @@ class OutsideAsker:
             reply = await turn.reply
         finally:
             turn.reply = None
-        return Answer(
-            reply=reply,
-            cost=PicoUsd(0),
-            latency_s=time.perf_counter() - began,
-            queue_s=0.0,
-            attempts="ok",
-            started_at=started_at,
-        )
+        return self._answered(reply, started_at, began)
 
     async def opened(self, episode: str) -> tuple[Message, ...]:
         """What an episode's next request reads, once it waits; empty if the episode is over."""
@@ -113,26 +116,14 @@ _NOBODY = "Nobody plays from outside any more."
 
 # Answers with a policy in this process: no request, no money, the same reply whenever asked again.
 
-_NOTHING = PicoUsd(0)
 
-
-class PolicyAsker:
+class PolicyAsker(_PlainAsker):
     """Plays one policy; satisfies `Asker`. A question brings the same reply as from a simulated provider."""
 
     free = True
 
     def __init__(self, name: str, play: PolicyFn, sampling: Sampling) -> None:
-        self._name = name
-        self._play = play
-        self._sampling = sampling
-
-    def join(self, parts: list[Message], messages: Sequence[Message]) -> None:
-        """The messages as they are."""
-        parts.extend(messages)
-
-    def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
-        """The tools themselves."""
-        return tools
+        self._name, self._play, self._sampling = name, play, sampling
 
     async def ask(self, question: Question) -> Answer:
         """The answer, without waiting. A policy's own exceptions are bugs and pass through."""
@@ -143,12 +134,4 @@ class PolicyAsker:
             sampling=question.asked(self._sampling),
             seed=question.seed,
         )
-        reply = answer(self._name, self._play, request)
-        return Answer(
-            reply=reply,
-            cost=_NOTHING,
-            latency_s=time.perf_counter() - began,
-            queue_s=0.0,
-            attempts="ok",
-            started_at=started_at,
-        )
+        return self._answered(answer(self._name, self._play, request), started_at, began)

@@ -50,8 +50,6 @@ class RequestTemplate:
     (`wire/http.py`)."""
     stream: StreamSetting = "off"
     """Whether its replies are streamed (`retry.py`)."""
-    context_tokens: int | None = None
-    """The model's window, if it is known."""
     tiers: tuple[Tier, ...] = (STANDARD,)
     """Those that requests go by, in order of preference."""
     tier_prices: Mapping[Tier, Price] = field(default_factory=dict)
@@ -60,6 +58,8 @@ class RequestTemplate:
     """What the provider calls the tiers; empty: requests name none, and replies are not asked for theirs."""
     geo: str = ""
     """Where requests ask to be answered; empty: they do not say."""
+    cache: str = ""
+    """How long they ask for the prompt cache to last; the prices are those of that."""
     _heads: dict[tuple[ToolChoice | None, Tier], bytes] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -93,7 +93,8 @@ class RequestTemplate:
         if self.cache_key and self.dialect.cache_key:
             # An episode's id is hexadecimal digits: nothing in it needs escaping.
             head = b'{"%b":"%b",%b' % (self.dialect.cache_key.encode(), question.episode.encode(), head[1:])
-        return self.dialect.body(head, question.tools, question.messages, seed)
+        body = self.dialect.body(head, question.tools, question.messages, seed)
+        return self.dialect.caches[self.cache].ask(body) if self.cache in self.dialect.caches else body
 
     def rates(self, tier: Tier) -> tuple[Price, ...]:
         """The prices of which one holds for a request that asks for a tier: its own, and the standard one, as a
@@ -114,10 +115,12 @@ class RequestTemplate:
     def served(self, asked: Tier, word: str) -> tuple[Tier, tuple[Price, ...], bool]:
         """(the tier of a reply that was asked for so, and that names its tier by this word; the prices of which one
         holds; whether its price is known). Without a tier named, the name is empty."""
+        if not self.tier_words:
+            return "", self.rates(asked), True
         said, slash, geo = word.partition("/")
-        if not self.tier_words or said.lower() in UNSAID:
+        if said.lower() in UNSAID:
             rates = self.rates(asked)
-            if self.tier_words and geo:
+            if geo:
                 rates += tuple(price for tier, price in self.tier_prices.items() if tier.endswith(f"/{geo}"))
             return "", rates, True
         tier = SPOKEN_TIERS.get(said.lower(), "") + slash + geo
@@ -163,6 +166,12 @@ def geo_of(provider: Provider, model: Model) -> str:
     return "" if GEO in model.quirks.refuses else provider.inference_geo
 
 
+def writing(price: Price, provider: Provider, cache: str) -> Price:
+    """A price where requests ask for a prompt cache that lasts so long."""
+    life = DIALECTS[provider.dialect].caches.get(cache)
+    return price if life is None else price.writing(life.write_times)
+
+
 def request_template(
     agent: str,
     *,
@@ -173,11 +182,12 @@ def request_template(
     stream: StreamSetting = "off",
     tiers: tuple[Tier, ...] = (STANDARD,),
     tier_prices: Mapping[Tier, Price] | None = None,
+    cache: str = "",
 ) -> RequestTemplate:
     """The requests of one agent in one environment, from the catalogue's values.
 
     `sampling`: an environment's defaults under the agent's overrides. `price`: the run's frozen one, as are
-    `tier_prices` of other tiers. `stream`: the provider's setting.
+    `tier_prices` of other tiers. `stream`: the provider's setting. `cache`: how long its prompt cache is to last.
     """
     return RequestTemplate(
         agent=agent,
@@ -186,15 +196,15 @@ def request_template(
         dialect=DIALECTS[provider.dialect],
         quirks=model.quirks,
         sampling=sampling,
-        price=price,
+        price=writing(price, provider, cache),
         window=model.context_tokens,
         cache_key=provider.cache_key,
         key=provider.key_words,
         billed=provider.billed,
         stream=stream,
-        context_tokens=model.context_tokens,
         tiers=tiers,
-        tier_prices=tier_prices or {},
+        tier_prices={tier: writing(own, provider, cache) for tier, own in (tier_prices or {}).items()},
         tier_words=provider.service_tiers,
         geo=geo_of(provider, model),
+        cache=cache,
     )

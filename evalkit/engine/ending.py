@@ -148,14 +148,10 @@ def _remaining_words(schedule: Schedule, remaining: int, remaining_cost: int | N
     over = schedule.session.stop.reason or ("" if schedule.admitter is None else schedule.admitter.cut)
     if remaining and over in ("budget", "deadline"):
         cost = f", with a predicted cost of about {show_usd(remaining_cost)}" if remaining_cost else ""
-        raised = "To continue, raise `--budget`, or `budget_usd` in the sweep and run it again."
-        remedy = (
-            ""
-            if over == schedule.session.stop.reason == "budget"
-            else raised
-            if over == "budget"
-            else "Run again to continue."
-        )
+        remedy = "Run again to continue."
+        if over == "budget":  # what an agent's own would take is said already, as is what has stopped the run
+            raised = _all_wait(schedule) and not schedule.session.stop.reason
+            remedy = "To continue, raise `--budget`, or `budget_usd` in the sweep and run it again." if raised else ""
         yield f"{_episodes(remaining)}{cost}. {remedy}".rstrip()
 
 

@@ -241,6 +241,7 @@ class Endpoints:
             stream=endpoint.stream,
             tiers=endpoint.tiers,
             tier_prices={tier: Price(**price) for tier, price in part.tier_prices.items()},
+            cache=endpoint.cache,
         )
 
 

@@ -177,7 +177,7 @@ class LaneContext:
     @property
     def stopping(self) -> bool:
         """Whether no further request may be sent."""
-        return self.lane_stop.stopped
+        return bool(self.stop.reason or self.lane_stop.reason)
 
 
 class Player:

@@ -6,18 +6,15 @@ whether the agent is dearer than its stand-in. The cost is O(1) per episode.
 """
 
 import math
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import structs
 
-from evalkit.dialogue import Usage
-from evalkit.engine.stand_in import Sample, Sampled, play_samples, plays_itself, price_of, stand_in_of
-from evalkit.engine.universe import Choice, cells
 from evalkit.errors import CorruptLogError, StorageError
 from evalkit.frozen.manifest import Manifest, ManifestAgent
 from evalkit.store.disk import read_whole, write_parts_durably
@@ -131,12 +128,15 @@ class Forecast:
         self._whole.pop((agent, suite), None)
         return self._seen.setdefault((agent, suite), _Seen())
 
-    def scale(self, agent: str, suite: str, factor: float) -> None:
-        """Requests of a cell are so many times as many as its prior counts, and so are their cost and tokens."""
+    def scale(self, agent: str, suite: str, factor: float = 1.0, *, price: float = 1.0) -> None:
+        """Requests of a cell are so many times as many as its prior counts, and so are their cost and tokens; or they
+        cost so many times its price."""
         prior = self.priors.get((agent, suite))
         self._whole.clear()
         if prior is not None:
-            cost, tokens_in, tokens_out = (factor * each for each in (prior.cost, prior.tokens_in, prior.tokens_out))
+            cost, tokens_in, tokens_out = (
+                factor * each for each in (price * prior.cost, prior.tokens_in, prior.tokens_out)
+            )
             self.priors[agent, suite] = structs.replace(prior, cost=cost, tokens_in=tokens_in, tokens_out=tokens_out)
 
     def ended(self, agent: str, suite: str) -> int:
@@ -241,48 +241,6 @@ def ranged(cost: float, count: float, known: float) -> Range:
     return Range(cost / factor, cost, cost * factor)
 
 
-async def make_priors(
-    manifest: Manifest, choice: Choice | None = None, *, known: Mapping[tuple[str, str], Prior] | None = None
-) -> list[Prior]:
-    """A prior for each chosen cell that is not `known` already, from a short play in this process."""
-    chosen, known, cell_of = choice or Choice(), known or {}, cells(manifest)
-    wanted = [
-        Sampled(agent, suite, cell_of[agent.name, suite.environment])
-        for suite in filter(chosen.takes_suite, manifest.suites.values())
-        for agent in manifest.agents.values()
-        if agent.provider and (not chosen.agents or agent.name in chosen.agents)
-        if (agent.name, suite.environment) in cell_of and (agent.name, suite.name) not in known
-    ]
-    samples = await play_samples(manifest, wanted)
-    return [prior_of(one, samples[one.place], _costs(one.agent, samples[one.place])) for one in wanted]
-
-
-def prior_of(cell: Sampled, samples: Sequence[Sample], costs: Sequence[float]) -> Prior:
-    """What a stand-in's play comes to; `costs`: of each of its episodes, in pico-dollars."""
-    count = len(samples)
-    return Prior(
-        agent=cell.agent.name,
-        suite=cell.suite.name,
-        stand_in=stand_in_of(cell.agent, cell.suite.environment),
-        played=count,
-        cost=sum(costs) / count,
-        requests=sum(sample.requests for sample in samples) / count,
-        tokens_in=sum(sample.tokens_in for sample in samples) / count,
-        tokens_out=sum(sample.tokens_out for sample in samples) / count,
-        longest=max(sample.requests for sample in samples),
-        itself=plays_itself(cell.agent, cell.suite.environment),
-    )
-
-
-def _costs(agent: ManifestAgent, samples: Sequence[Sample]) -> list[float]:
-    # All requests at once, so at the rates of short prompts.
-    price = replace(price_of(agent), over=0)
-    return [
-        price.of(Usage(input=sample.tokens_in, output=sample.tokens_out)) + price.request * (sample.requests - 1)
-        for sample in samples
-    ]
-
-
 def alone(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never waits, such as a policy's play in this process, without a loop."""
     while True:
@@ -291,22 +249,6 @@ def alone(coroutine: Coroutine[Any, Any, T]) -> T:
         except StopIteration as done:
             result: T = done.value
             return result
-
-
-async def forecast_run(
-    manifest: Manifest, by_cell: Mapping[tuple[str, str], Sums], directory: Path, choice: Choice
-) -> Forecast:
-    """The forecast at a run's start: priors as the run wrote them once, new cells played now, ended episodes learned.
-
-    Writes `forecast.json` where there are new cells. Raises CorruptLogError.
-    """
-    known = {(prior.agent, prior.suite): prior for prior in read_priors(directory)}
-    new = await make_priors(manifest, choice, known=known)
-    if new:
-        write_priors(directory, [*known.values(), *new])
-    forecast = Forecast([*known.values(), *new])
-    learn_all(forecast, manifest, by_cell)
-    return forecast
 
 
 def learn_all(forecast: Forecast, manifest: Manifest, by_cell: Mapping[tuple[str, str], Sums]) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import math
 import resource
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.admit.backlogs import LaneBacklog, Place
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.episode import ActiveEpisode, LaneContext
-from evalkit.engine.forecast import Forecast, forecast_run, learn_all
+from evalkit.engine.forecast import Forecast
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.options import RunOptions, Stop
 from evalkit.engine.resume import KINDS, Holdings, order
@@ -136,18 +136,6 @@ def make_room(in_flight: int) -> int:
     return max(1, min(in_flight, (soft - KEPT) // 2))
 
 
-async def make_resources(session: Session, endpoints: Endpoints) -> Resources:
-    """Those of a session, with its forecast. Raises CorruptLogError."""
-    sweep = session.resolved.sweep
-    if endpoints.budget is not None and (sweep.bounded or sweep.deadline_s is not None):
-        options = session.options
-        forecast = await forecast_run(session.manifest, session.holdings.cells, options.place, options.choice)
-    else:
-        forecast = Forecast()
-        learn_all(forecast, session.manifest, session.holdings.cells)
-    return Resources(session=session, endpoints=endpoints, forecast=forecast)
-
-
 def make_schedule(ready: Resources) -> Schedule:
     """The jobs of all chosen lanes, and what holds them back where there is a budget or a deadline."""
     session, endpoints, forecast = ready.session, ready.endpoints, ready.forecast
@@ -171,20 +159,21 @@ def make_schedule(ready: Resources) -> Schedule:
     for job in jobs:
         if job.admitter is None:  # else the admitter learns
             job.context.learn = partial(_learn, forecast)
-    for job in admitted:
-        _set_pace(ready, job, backlogs[job.name])
+    if admitter is not None:
+        for job in admitted:
+            _set_pace(ready, job, backlogs[job.name], admitter.admission)
     return Schedule(session=session, budget=endpoints.budget, forecast=forecast, jobs=jobs, admitter=admitter)
 
 
-def _set_pace(ready: Resources, job: LaneJob, backlog: LaneBacklog) -> None:
-    """Under a deadline, have a lane choose between a slow tier and the next one of a list."""
+def _set_pace(ready: Resources, job: LaneJob, backlog: LaneBacklog, admission: Admission) -> None:
+    """Under a deadline, have a lane choose between a slow tier and the next one of a list, by all of its episodes,
+    whichever process plays them."""
     lane, flying = job.lane, job.context.flying
-    several = any(one.lane == job.name and len(one.tiers) > 1 for one in ready.endpoints.resolved.endpoints.values())
-    if lane is None or not several or ready.session.resolved.sweep.deadline_s is None:
+    if lane is None or not ready.session.resolved.mixes(job.name):
         return
 
     def remaining() -> tuple[float, float, int]:
-        requests, longest = remaining_of(job, ready.forecast)
+        requests, longest = remaining_of(job, ready.forecast, admission.flying(job.name))
         doubt = max((ready.forecast.uncertainty(*place) for place in job.cells), default=0.0)
         # Until its window has opened, the lane plays less than its width: that is assumed first, then what is seen.
         most, seen = min(job.width, max(1, job.planned - job.done)), job.context.playing
@@ -311,7 +300,8 @@ def _admitter(ready: Resources, budget: Budget, backlogs: list[LaneBacklog]) -> 
         return endpoints.expected_bound(session.holdings.activate(episode), most)
 
     for backlog in backlogs:
-        backlog.reply_s, backlog.bound = _median_s(endpoints.lanes[backlog.name]), _largest(budget, backlog.name)
+        backlog.reply_s = partial(_median_s, endpoints.lanes[backlog.name])
+        backlog.bound = partial(budget.largest, backlog.name)
     return AdmissionQueue(
         Admission(
             ready.forecast,
@@ -325,12 +315,8 @@ def _admitter(ready: Resources, budget: Budget, backlogs: list[LaneBacklog]) -> 
     )
 
 
-def _median_s(lane: Lane) -> Callable[[], float]:
-    return lambda: lane.stats().median_latency_s
-
-
-def _largest(budget: Budget, lane: str) -> Callable[[], int]:
-    return lambda: budget.largest(lane)
+def _median_s(lane: Lane) -> float:
+    return lane.stats().median_latency_s
 
 
 def _todo(session: Session, share: RunPart, fresh: int) -> Iterator[PlannedEpisode]:

@@ -7,6 +7,7 @@ counted as the simulated provider counts them. Nothing is sent and nothing is wr
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec import structs
@@ -16,19 +17,21 @@ from evalkit.dialogue import Message, Request, Sampling, Tool, Usage
 from evalkit.engine.agents.playing import CodePlayer
 from evalkit.engine.agents.roles import RoleAskers
 from evalkit.engine.episode import ActiveEpisode, LaneContext, play
+from evalkit.engine.forecast import Forecast, Prior, learn_all, read_priors, write_priors
 from evalkit.engine.options import Stop
 from evalkit.engine.resume import Holdings
-from evalkit.engine.universe import AgentSetup, PlannedEpisode
+from evalkit.engine.universe import AgentSetup, Choice, PlannedEpisode, cells
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
 from evalkit.frozen.instances import admission
 from evalkit.frozen.manifest import Manifest, ManifestAgent, ManifestSuite
-from evalkit.money import FREE, PicoUsd, Price
+from evalkit.money import FREE, PicoUsd, Price, Tier
 from evalkit.policy.conversation import PolicyFn, answer
 from evalkit.policy.table import check_policy, find_policy, player
 from evalkit.seats import AgentCode
 from evalkit.spec.identity import episode_id
 from evalkit.store.files.record import StepRecord
+from evalkit.store.reading.totals import CellTotals
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.table import DIALECTS
 from evalkit.wire.tokens import BYTES_PER_TOKEN, input_tokens, output_tokens
@@ -163,6 +166,13 @@ def plays_itself(agent: ManifestAgent, environment: str) -> bool:
 def price_of(agent: ManifestAgent) -> Price:
     """The frozen price; free where none is known."""
     return FREE if agent.price is None else Price(**agent.price)
+
+
+def tier_times(agent: ManifestAgent, tier: Tier, tokens_in: float, tokens_out: float) -> float:
+    """How many times the standard price so many tokens of an agent cost by a tier."""
+    price, usage = price_of(agent), Usage(input=round(tokens_in), output=round(tokens_out))
+    own = Price(**agent.tier_prices[tier]) if tier in agent.tier_prices else price
+    return replace(own, over=0).of(usage) / max(1, replace(price, over=0).of(usage))
 
 
 def admitted(manifest: Manifest, cell: AgentSetup, suite: ManifestSuite) -> Iterator[PlannedEpisode]:
@@ -403,3 +413,61 @@ def _growth(prompts: Sequence[int]) -> float:
         return 0.0
     early, late = sum(prompts[: count // 2]), sum(prompts[-(count // 2) :])
     return max(0.0, (late - early) / (count // 2) / (count - count // 2))
+
+
+async def make_priors(
+    manifest: Manifest, choice: Choice | None = None, *, known: Mapping[tuple[str, str], Prior] | None = None
+) -> list[Prior]:
+    """A prior for each chosen cell that is not `known` already, from a short play in this process."""
+    chosen, known, cell_of = choice or Choice(), known or {}, cells(manifest)
+    wanted = [
+        Sampled(agent, suite, cell_of[agent.name, suite.environment])
+        for suite in filter(chosen.takes_suite, manifest.suites.values())
+        for agent in manifest.agents.values()
+        if agent.provider and (not chosen.agents or agent.name in chosen.agents)
+        if (agent.name, suite.environment) in cell_of and (agent.name, suite.name) not in known
+    ]
+    samples = await play_samples(manifest, wanted)
+    return [prior_of(one, samples[one.place], _costs(one.agent, samples[one.place])) for one in wanted]
+
+
+def prior_of(cell: Sampled, samples: Sequence[Sample], costs: Sequence[float]) -> Prior:
+    """What a stand-in's play comes to; `costs`: of each of its episodes, in pico-dollars."""
+    count = len(samples)
+    return Prior(
+        agent=cell.agent.name,
+        suite=cell.suite.name,
+        stand_in=stand_in_of(cell.agent, cell.suite.environment),
+        played=count,
+        cost=sum(costs) / count,
+        requests=sum(sample.requests for sample in samples) / count,
+        tokens_in=sum(sample.tokens_in for sample in samples) / count,
+        tokens_out=sum(sample.tokens_out for sample in samples) / count,
+        longest=max(sample.requests for sample in samples),
+        itself=plays_itself(cell.agent, cell.suite.environment),
+    )
+
+
+def _costs(agent: ManifestAgent, samples: Sequence[Sample]) -> list[float]:
+    # All requests at once, so at the rates of short prompts.
+    price = replace(price_of(agent), over=0)
+    return [
+        price.of(Usage(input=sample.tokens_in, output=sample.tokens_out)) + price.request * (sample.requests - 1)
+        for sample in samples
+    ]
+
+
+async def forecast_run(
+    manifest: Manifest, by_cell: Mapping[tuple[str, str], CellTotals], directory: Path, choice: Choice
+) -> Forecast:
+    """The forecast at a run's start: priors as the run wrote them once, new cells played now, ended episodes learned.
+
+    Writes `forecast.json` where there are new cells. Raises CorruptLogError.
+    """
+    known = {(prior.agent, prior.suite): prior for prior in read_priors(directory)}
+    new = await make_priors(manifest, choice, known=known)
+    if new:
+        write_priors(directory, [*known.values(), *new])
+    forecast = Forecast([*known.values(), *new])
+    learn_all(forecast, manifest, by_cell)
+    return forecast

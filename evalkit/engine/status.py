@@ -18,7 +18,6 @@ from evalkit.engine.forecast import (
     alone,
     asks_per_step,
     learn_all,
-    make_priors,
     read_priors,
 )
 from evalkit.engine.freezing.keeping import reworded
@@ -328,6 +327,8 @@ def forecast_of(directory: Path, manifest: Manifest, logged: Sequence[CellTotals
     ]
     if owing:
         only = Choice(agents=frozenset(cell.agent for cell in owing), suites=frozenset(cell.suite for cell in owing))
+        from evalkit.engine.stand_in import make_priors  # environments and policies come with it
+
         priors |= {(prior.agent, prior.suite): prior for prior in alone(make_priors(manifest, only, known=priors))}
     forecast = Forecast(priors.values())
     learn_all(forecast, manifest, {cell.place: cell for cell in logged})

@@ -16,7 +16,7 @@ from evalkit.client.budget import Budget
 from evalkit.client.budget_state import Ceiling
 from evalkit.engine.ending import outcome_of
 from evalkit.engine.endpoints import Endpoints, WindowNotes, open_endpoints
-from evalkit.engine.forecast import Forecast
+from evalkit.engine.forecast import Forecast, learn_all
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.freezing.keeping import kept
 from evalkit.engine.loop import interruptible
@@ -24,8 +24,9 @@ from evalkit.engine.options import RunOptions, Stop
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.resume import read_holdings
 from evalkit.engine.scheduler import play_lanes
-from evalkit.engine.session import Resources, Schedule, Session, make_resources, make_schedule
+from evalkit.engine.session import Resources, Schedule, Session, make_schedule
 from evalkit.engine.spending.money import open_row, spent_below
+from evalkit.engine.stand_in import forecast_run, tier_times
 from evalkit.engine.time_left import TimeLeft
 from evalkit.engine.view import Pace, View, view_of
 from evalkit.errors import UsageError
@@ -121,7 +122,7 @@ async def _play(session: Session, show: Callable[[View], None], machines: Machin
             session.options.tell("opening connections, and starting simulated providers")
             async with _endpoints(session) as endpoints:
                 session.options.tell("forecasting what episodes take")
-                ready = await make_resources(session, endpoints)
+                ready = Resources(session=session, endpoints=endpoints, forecast=await _forecast(session, endpoints))
                 schedule = make_schedule(ready)
                 here = nullcontext(partial(play_lanes, schedule.jobs))
                 async with here if machines is None else machines(ready, schedule) as play:
@@ -132,6 +133,29 @@ async def _play(session: Session, show: Callable[[View], None], machines: Machin
         if session.stop.reason != "interrupt":
             raise
     return schedule
+
+
+async def _forecast(session: Session, endpoints: Endpoints) -> Forecast:
+    """What its episodes are expected to take. Raises CorruptLogError."""
+    sweep, options, cells = session.resolved.sweep, session.options, session.holdings.cells
+    if endpoints.budget is not None and (sweep.bounded or sweep.deadline_s is not None):
+        forecast = await forecast_run(session.manifest, cells, options.place, options.choice)
+        _price_by_tiers(session, forecast)
+        return forecast
+    forecast = Forecast()
+    learn_all(forecast, session.manifest, cells)
+    return forecast
+
+
+def _price_by_tiers(session: Session, forecast: Forecast) -> None:
+    """Until episodes have ended, each is expected to cost what it does by its first tier; under a deadline by the last
+    one, which time may need."""
+    agents, endpoints = session.manifest.agents, session.resolved.endpoints
+    for name, suite in list(forecast.priors):
+        prior, endpoint = forecast.priors[name, suite], endpoints.get(name)
+        if endpoint is not None:
+            tier = endpoint.tiers[0 if session.resolved.sweep.deadline_s is None else -1]
+            forecast.scale(name, suite, price=tier_times(agents[name], tier, prior.tokens_in, prior.tokens_out))
 
 
 @asynccontextmanager

@@ -152,8 +152,11 @@ def rest_of(active: ActiveEpisode, forecast: Forecast) -> float:
     return max(1.0, beyond(known, SPREAD, active.position.step)) if known > 0 else 1.0
 
 
-def remaining_of(job: LaneJob, forecast: Forecast) -> tuple[float, float]:
-    """(requests that remain in a lane; those of its longest episode). NaN and 1 if nothing is known of its episodes."""
+def remaining_of(
+    job: LaneJob, forecast: Forecast, flying: Sequence[tuple[tuple[str, str], int]] | None = None
+) -> tuple[float, float]:
+    """(requests that remain in a lane; those of its longest episode). NaN and 1 if nothing is known of its episodes.
+    `flying`: agent and suite of those in flight, and requests made; None: this process plays them."""
     left = _left(job)
     if not left:
         return 0.0, 0.0
@@ -163,12 +166,13 @@ def remaining_of(job: LaneJob, forecast: Forecast) -> tuple[float, float]:
         return math.nan, 1.0
     usual = sum(known) / len(known)
     requests, longest, playing = 0.0, 0.0, Counter[tuple[str, str]]()
-    flying = job.context.flying
+    if flying is None:
+        own = [(active.episode, active.position.step) for active in job.context.flying.values()]
+        flying = [((episode.cell.agent.name, episode.suite.name), step) for episode, step in own]
     stride = max(1, len(flying) // LOOKED_AT)
-    for active in islice(flying.values(), 0, None, stride):
-        place = active.episode.cell.agent.name, active.episode.suite.name
+    for place, step in islice(flying, 0, None, stride):
         playing[place] += stride
-        rest = max(1.0, beyond(means.get(place) or usual, SPREAD, active.position.step))
+        rest = max(1.0, beyond(means.get(place) or usual, SPREAD, step))
         requests += rest * stride
         longest = max(longest, rest)
     fresh = {place: max(0, cell.planned - cell.ended - playing[place]) for place, cell in job.cells.items()}

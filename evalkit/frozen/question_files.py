@@ -17,6 +17,15 @@ QUESTION, ANSWERS = "question", "answers"
 """Folders of a run."""
 VERSION = 1
 REMEDY = "Restore it from a copy; the log beside it is intact."
+ABOUT = {
+    "such instances": 'instances like these, as if they were drawn from many: `scope` is "such instances", the default '
+    "of one replicate",
+    "this suite once": 'this suite alone, each instance played once: `scope` is "this suite", which assumes only '
+    "the random order of instances, and says nothing of others, nor of another replicate",
+    "this suite": 'this suite alone, played again and again: `scope` is "this suite", the default of several '
+    "replicates, and nothing is said of other instances",
+}
+"""What a question is about, and what that rests on."""
 
 
 class FrozenSuite(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +52,7 @@ class FrozenQuestion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     version: int
     about: str
-    """`instances like these` or `this suite`."""
+    """`such instances`, `this suite once` or `this suite`: as a sweep's `scope`, of one replicate or of several."""
     agents: tuple[str, ...]
     asked: str
     """`all`, `best`, `baseline`, `listed` or `gate`."""

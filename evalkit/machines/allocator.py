@@ -48,6 +48,9 @@ class Dealer(Protocol):
     def remaining(self, lane: str) -> int:
         """Episodes of a lane that may still be dealt."""
 
+    def turns(self, lane: str) -> float:
+        """Requests in a row before a lane has ended that mixes tiers; of another 0."""
+
     def left(self, episodes: Sequence[Left]) -> None:
         """A worker has left episodes, durably."""
 
@@ -247,6 +250,7 @@ class Allocator:
             acted=not lane.trial,
             stopped=lane.stopped,
             agents_stopped=lane.agents_stopped,
+            turns=self._dealer.turns(lane.name),
         )
 
     def _deal(self, member: WorkerState, lane: DealtLane) -> list[Dealt]:

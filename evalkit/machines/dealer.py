@@ -1,5 +1,6 @@
 """What the coordinator deals: the episodes of a session's jobs, in admission order, as money and time allow."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
@@ -55,6 +56,11 @@ class JobDealer:
         job = self._jobs[lane]
         over = lane in self._exhausted or job.context.stopping or (job.admitter is not None and job.admitter.over(lane))
         return 0 if over else max(0, job.planned - job.done_before - job.broken_before - job.taken)
+
+    def turns(self, lane: str) -> float:
+        """Requests in a row before a lane has ended that mixes tiers; of another 0."""
+        own = self._jobs[lane].lane
+        return 0.0 if own is None or own.pace is None else own.pace.turns(asyncio.get_running_loop().time())
 
     def progress(self, came: Sequence[FlightReport]) -> None:
         """How far episodes in flight have come."""

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from evalkit.client.keys import servers_of
-from evalkit.engine.endpoints import Endpoints
+from evalkit.client.lanes.lane import Lane
+from evalkit.client.lanes.shared import Pool
 from evalkit.engine.freezing.freeze import Resolved, lane_shares
 from evalkit.engine.servers import limits_over
 from evalkit.machines.messages import LaneReport
@@ -81,16 +82,16 @@ def seats(limits: list[Limit], lane: str) -> int:
     return max(1, int(min(few, default=1 << 30)))
 
 
-def apply(endpoints: Endpoints, parts: Mapping[str, float]) -> None:
-    """Let a worker's lanes use these parts of the limits."""
+def apply(lanes: Mapping[str, Lane], pools: Mapping[str, Pool], parts: Mapping[str, float], share: float) -> None:
+    """Let a worker's lanes use these parts of the limits, and this share of what headers state."""
 
     def of(scope: str) -> tuple[dict[str, float], float]:
         named = {unit: parts[f"{unit} {scope}"] for unit in UNITS if f"{unit} {scope}" in parts}
         return named, named.pop("in_flight", float("inf"))
 
-    for name, pool in endpoints.pools.items():
+    for name, pool in pools.items():
         pool.reshare(*of(f"shared {name}"))
-    for name, lane in endpoints.lanes.items():
+    for name, lane in lanes.items():
         for number in range(lane.servers):
             lane.reshare_server(number, *of(_of_server(name, number)))
-        lane.reshare(*of(f"lane {name}"), 1 / endpoints.resolved.sweep.workers)
+        lane.reshare(*of(f"lane {name}"), share)

@@ -69,6 +69,8 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The highest bound of one request, in pico-dollars."""
     stopped: str = ""
     """Why the lane takes no more requests at all; empty while it does."""
+    quick_s: float = 0.0
+    """Seconds that a request takes by the quick one of two tiers; 0: not known."""
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -140,6 +142,8 @@ class LaneGrant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether an episode has made a valid action."""
     stopped: str = ""
     agents_stopped: dict[str, str] = {}
+    turns: float = 0.0
+    """Where it mixes tiers: requests in a row before it has ended, all workers together."""
 
 
 class WorkGrant(msgspec.Struct, frozen=True, kw_only=True, tag=True):

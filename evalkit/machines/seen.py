@@ -43,6 +43,8 @@ def _show_lane(lane: Lane, own: list[LaneReport]) -> None:
         return
     if any(one.acted for one in own):
         lane.acted()
+    if lane.pace is not None:
+        lane.pace.quick.mean_s = max((one.quick_s for one in own), default=0.0)
     lane.notice = _first(one.notice for one in own) or lane.notice
     lane.elsewhere = SeenElsewhere(
         proven=sum([one.proven for one in own]),

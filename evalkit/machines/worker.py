@@ -8,12 +8,14 @@ closes its journal, and ends.
 import asyncio
 import time
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 from msgspec import structs
 
 from evalkit.client.budget import Budget
 from evalkit.client.budget_state import Ceiling
+from evalkit.client.lanes.tier_pace import TierPace
 from evalkit.engine.checks import check_keys
 from evalkit.engine.endpoints import Endpoints, WorkerPart, open_endpoints
 from evalkit.engine.episode import LaneContext
@@ -83,6 +85,8 @@ class Worker:
         self._valid_until = self._flying_due = 0.0
         self._urgent, self._over = asyncio.Event(), asyncio.Event()
         self._jobs: list[LaneJob] = []
+        self._turns = dict[str, float]()
+        """By lane: `LaneGrant.turns`."""
 
     async def work(self) -> None:
         """Say hello, play until there is nothing more to do, close the journal, say goodbye. Raises EvalkitError."""
@@ -143,6 +147,8 @@ class Worker:
             for lane in endpoints.lanes.values():
                 lane.lapsed = lambda: boottime() >= self._valid_until
                 lane.paused = self._urgent.set
+                if resolved.mixes(lane.name):
+                    lane.pace = TierPace(lane.deadline, partial(self._left, lane.name), lambda _: 1.0)
             names = [name for name in lanes(resolved.manifest, choice) if welcome.widths.get(name)]
             self._admitter = AssignedEpisodes(resolved.manifest, holdings, names, low=self._urgent.set)
             self._jobs = [self._job(name, welcome.widths[name], holdings) for name in names]
@@ -154,6 +160,9 @@ class Worker:
                 if endpoints.lanes:
                     # All players have ended, and each attempt that they left has its charge: nothing is in flight.
                     self._budget.close()
+
+    def _left(self, lane: str) -> tuple[float, float, int]:
+        return self._turns.get(lane, 0.0), 0.0, 1
 
     def _job(self, name: str, width: int, holdings: Holdings) -> LaneJob:
         lane, log = self._endpoints.lanes.get(name), self._store
@@ -201,7 +210,8 @@ class Worker:
         """Say what it has done, and do what the answer says. Raises FencedError, Gone."""
         left, admitter, now = await self._durable(), self._admitter, boottime()
         stats, flying = self._budget.stats(), []
-        if stats.budget is not None and now >= self._flying_due:
+        paced = any(lane.pace is not None for lane in self._endpoints.lanes.values())
+        if (paced or stats.budget is not None) and now >= self._flying_due:
             self._flying_due, flying = now + FLYING_EVERY_S, admitter.flying()
         answer = await self._coordinator.ask(
             WorkReport(
@@ -236,7 +246,8 @@ class Worker:
     def _obey(self, grant: WorkGrant) -> None:
         if self._budget.lend(grant.money):
             self._urgent.set()  # another waits for what goes back
-        limits.apply(self._endpoints, grant.limits)
+        endpoints = self._endpoints
+        limits.apply(endpoints.lanes, endpoints.pools, grant.limits, 1 / endpoints.resolved.sweep.workers)
         for job in self._jobs:
             self._obey_lane(job, grant.lanes.get(job.name, LaneGrant()))
         if grant.stop[0]:
@@ -254,6 +265,7 @@ class Worker:
             lane.pause(asyncio.get_running_loop().time() + grant.pause_s)
         if lane is not None and grant.acted:
             lane.acted()
+        self._turns[job.name] = grant.turns
         self._admitter.take(job.name, grant.episodes)
         if grant.stopped and not context.lane_stop.reason:
             context.lane_stop.set("lane", grant.stopped)
@@ -293,4 +305,5 @@ def _of_lane(job: LaneJob, admitter: AssignedEpisodes, budget: Budget) -> LaneRe
         notice=lane.notice,
         acted=not lane.trial,
         largest=budget.largest(job.name),
+        quick_s=0.0 if lane.pace is None else lane.pace.quick.mean_s,
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.frozen.manifest import Manifest
-from evalkit.frozen.question_files import FrozenQuestion, GivenAnswers, read_given
+from evalkit.frozen.question_files import ABOUT, FrozenQuestion, GivenAnswers, read_given
 from evalkit.frozen.void import Void, read_voids
 from evalkit.report.accounts import (
     ASK_COLUMNS,
@@ -49,7 +49,6 @@ def answers_table(
 ) -> Table:
     """A row for each pair, and for each agent whose own mean is wanted."""
     frozen = asked.frozen
-    about = "instances like these" if frozen.about != "this suite" else "another replicate of this suite"
     return Table(
         name=ANSWERS,
         title="Answers",
@@ -78,8 +77,9 @@ def answers_table(
         + tuple({"first": agent, "answer": _place(agent, asked)} for agent in frozen.agents if asked.best is not None),
         packs=packs_of(cells),
         notes=(
-            f"about {about}; of {asked.draws:,} draws at most; {_rule(frozen)}; whichever comes first; scores count "
-            f"from {POINTS * frozen.scores[0]:g} to {POINTS * frozen.scores[1]:g}",
+            f"about {ABOUT[frozen.about]}; of {asked.draws:,} draws at most",
+            f"{_rule(frozen)}; whichever comes first; scores count from {POINTS * frozen.scores[0]:g} to "
+            f"{POINTS * frozen.scores[1]:g}",
             *([best_words(asked.best, frozen.margin, decided=asked.decided)] if asked.best is not None else []),
             "estimate: at a stop it leans outward, since a stop comes when luck adds to a difference; of an agent "
             "alone, its own mean; a p-value for one look would not be valid, so there is none",

@@ -129,6 +129,8 @@ class RunQuestion:
             alpha=frozen.alpha,
             turn=self._order.turn,
             centred=frozen.about == "this suite",
+            total=self.total,
+            lead=self._order.lead,
             scores=Bounds(least=frozen.scores[0], most=frozen.scores[1]),
             precision=frozen.precision,
         )
@@ -139,6 +141,11 @@ class RunQuestion:
     def draws(self) -> int:
         """That there are: instances, or instances times replicates."""
         return self._order.draws
+
+    @property
+    def total(self) -> int:
+        """The same where each is made once and it is their mean that is sought; else 0."""
+        return self._order.draws if self.frozen.about == "this suite once" else 0
 
     @property
     def turn(self) -> int:
@@ -248,7 +255,7 @@ class RunQuestion:
 
     def words(self) -> list[str]:
         """The answers in sentences: who is the best first, then those that are open."""
-        told = [one for one in self.answers if one.is_open or (one.answer != "undecided" and self.promises(one))]
+        told = [one for one in self.answers if self.promises(one) and (one.is_open or one.answer != "undecided")]
         told.sort(key=lambda one: one.answer == "undecided")
         first = [] if self.best is None else [best_words(self.best, self._asked.margin, decided=self.decided)]
         return [*first, *(f"{answer.words} {self._counted(answer)}" for answer in told)]

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 # The frozen order in which episodes become the draws of a question (`evalkit.stats.evidence`).
 #
-#     instances like these    a draw is an instance. Its place follows from the manifest's key: within a stratum the
+#     such instances          a draw is an instance. Its place follows from the manifest's key: within a stratum the
 #                             order of admission, and a turn has as many instances of each stratum as the question
 #                             froze.
+#     this suite once         the same, and no instance is left out: those that fit no whole turn come before the first.
 #     this suite              a draw is one replicate of an instance, and a turn is one replicate of all instances.
 #
 # Where a sweep has several suites, a question is about all of them together: its strata are those of all suites, each
@@ -40,10 +41,10 @@ MOST_TURN = 1000
 """Draws of a turn that are tried; where none of these fits, a turn is all instances."""
 
 
-def turn_of(sizes: Sequence[int]) -> tuple[int, ...]:
+def turn_of(sizes: Sequence[int], short: int = SHORT) -> tuple[int, ...]:
     """Of each stratum, its draws in a turn; see above. `sizes`: instances by stratum, at least one in all."""
     total, common = sum(sizes), math.gcd(*sizes)
-    if total // common <= SHORT:
+    if total // common <= short:
         return tuple(size // common for size in sizes)
     least = [0 if size < SMALL * total else 1 for size in sizes]
     for length in range(1, min(total, MOST_TURN) + 1):
@@ -60,6 +61,8 @@ class DrawOrder:
     def __init__(self, manifest: Manifest, question: FrozenQuestion) -> None:
         self._by_suite: dict[str, npt.NDArray[np.int64]] = {}
         self.turn = sum(sum(suite.strata.values()) for suite in question.suites)
+        self.lead = 0
+        """Draws before the first turn."""
         if question.about == "this suite":
             self._number(manifest, question)
             self.draws = self.turn * manifest.replicates
@@ -76,24 +79,29 @@ class DrawOrder:
     def _interleave(self, manifest: Manifest, question: FrozenQuestion) -> int:
         """Give each instance its place; returns how many draws there are."""
         rounds, before = 1 << 62, 0
-        offsets: list[tuple[str, npt.NDArray[np.intp], int, int]] = []
+        strata: list[tuple[str, npt.NDArray[np.intp], int, int]] = []
         for suite in question.suites:
             own = laid(manifest.suites[suite.name].instances)
             order = np.fromiter(admission(own, question.key), np.intp, len(own))
             codes = own.codes()[order]
             for code, stratum in enumerate(own.strata):
                 count = suite.strata.get(stratum, 0)
-                if count:
-                    members = order[codes == code]
-                    rounds = min(rounds, len(members) // count)
-                    offsets.append((suite.name, members, count, before))
-                    before += count
+                members = order[codes == code]
+                rounds = min(rounds, len(members) // count) if count else rounds
+                strata.append((suite.name, members, count, before))
+                before += count
             self._by_suite[suite.name] = np.full(len(own), -1, np.int64)
-        for name, members, count, offset in offsets:
-            rank = np.arange(len(members), dtype=np.int64)
-            places = rank // count * self.turn + offset + rank % count
+        draws, led = rounds * self.turn if before else 0, 0
+        if question.about == "this suite once":
+            self.lead = sum(len(members) for _, members, _, _ in strata) - draws
+        for name, members, count, offset in strata:
+            early = len(members) - rounds * count if self.lead else 0
+            rank = np.arange(-early, len(members) - early, dtype=np.int64)
+            places = self.lead + rank // max(1, count) * self.turn + offset + rank % max(1, count)
+            places = np.where(rank < 0, led + early + rank, places)
             self._by_suite[name][members] = np.where(rank < rounds * count, places, -1)
-        return rounds * self.turn if offsets else 0
+            led += early
+        return draws + self.lead
 
     def place(self, suite: str, index: int, replicate: int) -> int | None:
         """Of an episode, by its instance's place in its suite; None if it is no draw."""
@@ -101,7 +109,7 @@ class DrawOrder:
         if places is None:
             return None
         place = int(places[index])
-        # Of instances like these there is one replicate alone.
+        # Of such instances there is one replicate alone.
         return place + replicate * self.turn if place >= 0 else None
 
 
@@ -124,10 +132,10 @@ def freeze_question(manifest: Manifest, decide: Decide) -> FrozenQuestion:
     ]
     if not suites:
         raise UsageError("decide: there is no suite that all agents play, so nothing can be compared.")
-    if decide.about == "instances like these" and manifest.order.key is None:
+    if decide.about != "this suite" and manifest.order.key is None:
         raise UsageError(
-            "decide.about: the instances of this run come in the order of their list, which may carry their "
-            'difficulty. Ask about "this suite", or start a run of its own with --name.'
+            "decide: the instances of this run come in the order of their list, which may carry their difficulty. Ask "
+            'about "this suite" with several replicates, or start a run of its own with --name.'
         )
     asked, frozen = _inquiry(decide, agents, score_bounds(suites)), _suites(decide, suites)
     return FrozenQuestion(
@@ -152,8 +160,9 @@ def _suites(decide: Decide, suites: Sequence[ManifestSuite]) -> tuple[FrozenSuit
     """The suites, each with what a turn has of its strata."""
     sizes = [(suite, stratum, size) for suite in suites for stratum, size in laid(suite.instances).strata.items()]
     counts = [size for *_, size in sizes]
-    if decide.about == "instances like these":
-        counts = list(turn_of(counts))
+    if decide.about != "this suite":
+        # Where nothing is left out, a turn need not have just the proportions.
+        counts = list(turn_of(counts, 0 if decide.about == "this suite once" else SHORT))
     strata: dict[str, dict[str, int]] = {suite.name: {} for suite in suites}
     for (suite, stratum, _), count in zip(sizes, counts, strict=True):
         strata[suite.name][stratum] = count
@@ -191,8 +200,9 @@ def _inquiry(decide: Decide, agents: Sequence[str], scores: Bounds) -> Inquiry:
 
 def changes(frozen: FrozenQuestion, now: FrozenQuestion) -> Mapping[str, tuple[Any, Any]]:
     """What a sweep asks differently now: by key, what it was and what it is."""
-    names = ("about", "asked", "pairs", "margin", "alpha", "precision", "scores", "agents", "key", "gate")
-    found = {name: (getattr(frozen, name), getattr(now, name)) for name in names}
+    names = ("asked", "pairs", "margin", "alpha", "precision", "scores", "agents", "key", "gate")
+    found: dict[str, tuple[Any, Any]] = {"scope": (frozen.about, now.about)}
+    found |= {name: (getattr(frozen, name), getattr(now, name)) for name in names}
     found["suites"] = tuple(one.name for one in frozen.suites), tuple(one.name for one in now.suites)
     found["instances"] = frozen.suites, now.suites
     return {name: (was, is_now) for name, (was, is_now) in found.items() if was != is_now}

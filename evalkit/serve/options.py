@@ -101,8 +101,8 @@ DEFAULT_PRICE = "1:4"
 class SimulatorOptions:
     """The settings of the simulated provider."""
 
-    models: tuple[str, ...] = field(default_factory=served_names)
-    """Policies served as models."""
+    models: tuple[str, ...] = ()
+    """Policies served as models; empty: all that can be."""
     latency: Latency = INSTANT
     """From a request's arrival to its answer."""
     rpm: float | None = None

@@ -20,7 +20,7 @@ from decimal import Decimal
 from evalkit.dialogue import Reply, Request, Usage
 from evalkit.money import Price
 from evalkit.policy.conversation import answer
-from evalkit.policy.table import served
+from evalkit.policy.table import served, served_names
 from evalkit.seeds import Stream, derive
 from evalkit.serve import limits
 from evalkit.serve.formats import BASE_PATH, ServedFormat, StreamWish
@@ -98,7 +98,8 @@ class Simulator:
         self.options, self.started_s = options, now_s
         self._asked = 0
         """Requests to a model so far."""
-        self.limits: Mapping[str, limits.ServedLimits] = {model: self._limits(now_s) for model in options.models}
+        models = options.models or served_names()
+        self.limits: Mapping[str, limits.ServedLimits] = {model: self._limits(now_s) for model in models}
 
     def rates(self) -> Mapping[str, float | None]:
         """What a model allows a minute, by kind."""
@@ -202,8 +203,8 @@ class Simulator:
         if asked.tier not in ("", "auto", *TIER_TIMES):
             message = f"service_tier: {asked.tier!r} must be auto, {', '.join(TIER_TIMES)}."
             raise RefusedRequest(status=400, code="invalid_body", message=message)
-        if model not in self.options.models:
-            raise unknown_model(model, self.options.models)
+        if model not in self.limits:
+            raise unknown_model(model, tuple(self.limits))
         return model, request if request.seed else replace(request, seed=seed_of(asked.arrival))
 
     def amounts(self, asked: Incoming, _model: str) -> Mapping[str, float]:

@@ -31,26 +31,6 @@ from evalkit.wire.dialect import GEO, MAX_TOKENS, REFUSABLE, AfterResults, Quirk
 from evalkit.wire.extras import owned
 from evalkit.wire.table import DIALECTS
 
-
-class LimitsFile(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits as a file states them."""
-
-    requests_per_minute: float | None = None
-    input_tokens_per_minute: float | None = None
-    output_tokens_per_minute: float | None = None
-    in_flight: int | None = None
-
-    def checked(self, where: str) -> Limits:
-        """The limits; raises UsageError where one is not positive."""
-        given = {name: getattr(self, name) for name in LimitsFile.__struct_fields__}
-        for name, value in given.items():
-            if value is not None and not 0 < value < math.inf:
-                raise UsageError(
-                    f"{where}.{name}: must be positive and finite, not {value}. Leave it out for no limit."
-                )
-        return Limits(**given)
-
-
 TierChoice = str | tuple[str, ...] | None
 """In files: a tier, or several in order of preference."""
 
@@ -66,13 +46,14 @@ def checked_tier(given: TierChoice, where: str) -> tuple[Tier, ...]:
     return tiers
 
 
-class LaneFile(LimitsFile, frozen=True, kw_only=True):
+class LaneFile(Limits, frozen=True, kw_only=True):
     """What a sweep says of a lane, or of a provider's lanes."""
 
     tier: TierChoice = None
+    cache: str = ""
 
 
-class ServerFile(LimitsFile, frozen=True, kw_only=True):
+class ServerFile(Limits, frozen=True, kw_only=True):
     """One of several servers, with limits of its own."""
 
     url: str
@@ -114,7 +95,7 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
     tiers: dict[str, str | TierPriceFile] | None = None
     """Prices of tiers: how many times the standard one, or USD per million tokens."""
     context_tokens: int | None = None
-    limits: LimitsFile | None = None
+    limits: Limits | None = None
     refuses: tuple[str, ...] | None = None
     after_results: AfterResults | None = None
     thinking_back: ThinkingBack | None = None
@@ -140,8 +121,9 @@ class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
     extra_allowed: tuple[str, ...] = ()
     service_tiers: dict[str, str] = {}
     tier: TierChoice = None
+    cache: str = ""
     inference_geo: str = ""
-    limits: LimitsFile = LimitsFile()
+    limits: Limits = Limits()
     models: dict[str, ModelFile] = {}
     price_as: str = ""
     usd_per_mtok: PriceFile | None = None
@@ -270,28 +252,23 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
     _check_tiers(file, where)
     return Provider(
         name=name,
-        dialect=file.dialect,
+        **{name: getattr(file, name) for name in _AS_STATED},
         url="" if servers else str(file.url).rstrip("/"),
         servers=servers,
-        key_env=file.key_env,
-        credentials=file.credentials,
         models={key: model for key, model in models.items() if key not in wide},
         families={key: models[key] for key in wide},
         limits=limits,
-        timeout_s=file.timeout_s,
-        stream=file.stream,
-        silence_s=file.silence_s,
-        simulate=file.simulate,
-        cache_key=file.cache_key,
-        most_tools=file.most_tools,
         extra_allowed=_extra_allowed(file, where),
-        service_tiers=file.service_tiers,
         tier=checked_tier(file.tier, f"{where}: tier"),
-        inference_geo=file.inference_geo,
         default_price=_price(file.usd_per_mtok, f"{where}: usd_per_mtok"),
         default_source=_source(file.usd_per_mtok),
-        price_as=file.price_as,
     )
+
+
+_AS_STATED = (
+    *("dialect", "key_env", "credentials", "timeout_s", "stream", "silence_s", "simulate", "cache_key", "most_tools"),
+    *("service_tiers", "cache", "inference_geo", "price_as"),
+)
 
 
 def _check_tiers(file: ProviderFile, where: str) -> None:

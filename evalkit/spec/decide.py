@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from evalkit.errors import UsageError
-from evalkit.spec.model import Decide
+from evalkit.spec.model import About, Decide, Scope
 
 POINTS = 100.0
 """Of the scale of scores, from 0 to 1."""
@@ -23,19 +23,24 @@ class DecideTable(msgspec.Struct, frozen=True, kw_only=True):
     pairs: str | list[tuple[str, str]] = "all"
     margin: PerPoint = 2.0
     precision: PerPoint | None = None
+    scope: Scope | None = None
 
 
 def checked_decide(table: DecideTable, agents: Sequence[str], replicates: int, where: str) -> Decide:
     """The table, if a sweep with these agents can ask that. Raises UsageError.
 
-    One replicate says nothing of what another one would score, and replicates say nothing about other instances: so
-    their number says what is asked about.
+    One replicate says nothing of what another one would score, and replicates say nothing about other instances.
     """
     pairs: str | tuple[tuple[str, str], ...] = table.pairs if isinstance(table.pairs, str) else tuple(table.pairs)
     if pairs == "all" and len(agents) == 1 and table.precision is not None:
         pairs = ()
+    if table.scope == "such instances" and replicates > 1:
+        raise UsageError(
+            f'{where}.scope: replicates say nothing about other instances. Ask about "this suite", or leave them out.'
+        )
+    once: About = "this suite once" if table.scope == "this suite" else "such instances"
     decide = Decide(
-        about="instances like these" if replicates == 1 else "this suite",
+        about=once if replicates == 1 else "this suite",
         pairs=pairs,
         margin=table.margin,
         precision=table.precision,

@@ -3,11 +3,15 @@
 Reading and checking the files is left to `catalogue.py`, `suites.py`, `packs.py` and `sweep.py`.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Literal
 
+import msgspec
+
+from evalkit.errors import UsageError
 from evalkit.money import PicoUsd, Price, Tier
 from evalkit.seats import AgentCode
 from evalkit.spec.gate import GateTable
@@ -19,9 +23,8 @@ StreamSetting = Literal["auto", "on", "off"]
 """Whether replies are streamed: `auto` where an attempt may be long."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a lane may ask of its provider. None: no such limit is known."""
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a lane may ask of its provider, as files state it too. None: no such limit is known."""
 
     requests_per_minute: float | None = None
     input_tokens_per_minute: float | None = None
@@ -30,8 +33,21 @@ class Limits:
 
     def within(self, other: "Limits") -> "Limits":
         """What both allow."""
-        both = {key: (getattr(self, key), getattr(other, key)) for key in self.__slots__}
+        both = {key: (getattr(self, key), getattr(other, key)) for key in Limits.__struct_fields__}
         return Limits(**{key: min(filter(None, pair), default=None) for key, pair in both.items()})
+
+    def checked(self, where: str) -> "Limits":
+        """These alone, of what a file states beside them; raises UsageError where one is not positive."""
+        given = {name: getattr(self, name) for name in Limits.__struct_fields__}
+        for name, value in given.items():
+            if value is not None and not 0 < value < math.inf:
+                raise UsageError(
+                    f"{where}.{name}: must be positive and finite, not {value}. Leave it out for no limit."
+                )
+        return Limits(**given)
+
+
+NO_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +56,7 @@ class ServerSpec:
 
     url: str
     """Its base URL."""
-    limits: Limits = Limits()
+    limits: Limits = NO_LIMITS
     """Its own; those of a lane or a provider hold for all servers together."""
 
 
@@ -96,7 +112,7 @@ class Provider:
     """What holds for all other models whose names begin so (`gpt-5*`)."""
     price_as: str = ""
     """The provider's id in the price library; empty: only the file's prices count."""
-    limits: Limits = Limits()
+    limits: Limits = NO_LIMITS
     """Of each model by itself, where the file gives it none of its own."""
     timeout_s: float = 600.0
     """For one attempt, first byte sent to last byte received."""
@@ -118,6 +134,8 @@ class Provider:
     """What it calls the tiers, in requests and replies; empty: requests name none."""
     tier: tuple[Tier, ...] = ()
     """Those that requests go by where nothing else is said, in order of preference; empty: the standard one."""
+    cache: str = ""
+    """How long its prompt cache is to last; empty: as usual."""
     inference_geo: str = ""
     """Where requests ask to be answered (Anthropic); empty: they do not say."""
     extra_allowed: tuple[str, ...] = ()
@@ -226,7 +244,8 @@ Machines = Literal["here", "ray"]
 """Whether a run's processes are started on this machine, or are actors on a Ray cluster."""
 
 
-About = Literal["instances like these", "this suite"]
+Scope = Literal["such instances", "this suite"]
+About = Literal["such instances", "this suite once", "this suite"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,6 +283,8 @@ class Sweep:
     """Overrides: `provider/model` of that lane alone, `provider` of all its models together."""
     tiers: Mapping[str, tuple[Tier, ...]] = field(default_factory=dict)
     """By the same names: the tiers that requests go by, in order of preference."""
+    caches: Mapping[str, str] = field(default_factory=dict)
+    """By the same names: how long prompt caches are to last."""
     decide: Decide | None = None
     """What the run is to find out; None: it plays all that it plans."""
     alert_at: float | None = None

@@ -295,13 +295,15 @@ def _sweep(written: Mapping[str, Any], where: str, name: str, given: Mapping[str
         limits={
             lane: limits.checked(f"{where}: limits.{lane}")
             for lane, limits in file.limits.items()
-            if limits.tier is None or limits != LaneFile(tier=limits.tier)  # a tier alone leaves the limits as they are
+            # A tier or a cache alone leaves the limits as they are.
+            if limits == LaneFile() or limits != LaneFile(tier=limits.tier, cache=limits.cache)
         },
         tiers={
             lane: checked_tier(limits.tier, f"{where}: limits.{lane}.tier")
             for lane, limits in file.limits.items()
             if limits.tier is not None
         },
+        caches={lane: limits.cache for lane, limits in file.limits.items() if limits.cache},
         decide=None
         if file.decide is None
         else checked_decide(file.decide, [agent.name for agent in agents], file.replicates, f"{where}: decide"),

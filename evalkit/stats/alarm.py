@@ -24,7 +24,7 @@ Sources: Good 2005, "Permutation, Parametric and Bootstrap Tests of Hypotheses",
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -105,6 +105,11 @@ class Look:
         """How far the two sides are apart, in units of the noise of a night but for a factor."""
         return abs(self.before - self.now) / math.sqrt(1 / self.nights + 1 / self.against)
 
+    @property
+    def shown(self) -> dict[str, Any]:
+        """What an alarm says of it."""
+        return {name: getattr(self, name) for name in ("nights", "before", "now", "pairs", "left_out")}
+
 
 def regression(
     history: Sequence[Night],
@@ -152,11 +157,7 @@ def regression(
         raised=raised,
         p=best.p,
         threshold=threshold,
-        nights=best.nights,
-        before=best.before,
-        now=best.now,
-        pairs=best.pairs,
-        left_out=best.left_out,
+        **best.shown,
         words=words(best, raised, both_ways, f"p = {best.p:.2g}", stands=standing),
     )
 
@@ -384,16 +385,4 @@ def check(nights: Sequence[Mapping[str, float]], since: int, tolerance: float, a
 
 def _raised(alarm: Alarm, found: Look, by: By, p: float, threshold: float, said: str) -> Alarm:
     """The alarm as another test than the windows' raises it."""
-    return replace(
-        alarm,
-        raised=True,
-        by=by,
-        p=p,
-        threshold=threshold,
-        nights=found.nights,
-        before=found.before,
-        now=found.now,
-        pairs=found.pairs,
-        left_out=found.left_out,
-        words=said,
-    )
+    return replace(alarm, raised=True, by=by, p=p, threshold=threshold, words=said, **found.shown)

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from evalkit.stats.evidence import DIFFERENCES, SCORES, Answer, Bounds, Evidence, Judged
+from evalkit.stats.evidence import DIFFERENCES, SCORES, Answer, Bounds, Evidence, Judged, answer
 from evalkit.stats.sequential import BETS, log_gains, mixed
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ class Inquiry:
     alpha: float
     turn: int = 1
     centred: bool = False
-    """Both as of `Evidence`."""
+    total: int = 0
+    lead: int = 0
+    """All as of `Evidence`."""
     scores: Bounds = SCORES
     """Scores beyond are cut at its ends; differences and margin are shares of it."""
     precision: Mapping[str, float] = field(default_factory=dict)
@@ -144,6 +146,7 @@ class Contest:
         self.question = question
         margin, each = question.margin / question.width, question.alpha_each
         begun = partial(Evidence, turn=question.turn, alpha=each, centred=question.centred)
+        begun = partial(begun, total=question.total, lead=question.lead)
         self._evidence = {pair: begun(bounds=DIFFERENCES, margin=margin) for pair in question.pairs}
         self._means = {agent: begun(bounds=SCORES) for agent in question.precision}
         self._findings: dict[Pair, Judged] = {}
@@ -195,7 +198,8 @@ class Contest:
             evidence.add(new[place : place + step])
             place += step
             low, high = evidence.interval(asked.alpha_each)
-            if not at and evidence.seen % every == 0 and high - low <= 2 * asked.precision[agent] / width:
+            looked = evidence.seen % every == 0 or evidence.seen == asked.total
+            if not at and looked and high - low <= 2 * asked.precision[agent] / width:
                 at = evidence.draws
             if not new:
                 break
@@ -266,7 +270,9 @@ class Contest:
 #
 # and an answer has been given where Z is so far up, down or in the middle that its refusals reach 2 / alpha. Answers
 # that came earlier and would not be given any more are left out, so this is somewhat too long, mostly by less than a
-# quarter. What is said here is a forecast and promises nothing; the guarantee of an answer does not rest on it.
+# quarter. Where the draws are N in all and it is their mean that is sought, the n-th sees the others' mean, so gains
+# D - m count N L / n times on average and their variance 1 + N L^2 / n times, with L = log(N / (N - n)). What is said
+# here is a forecast and promises nothing; the guarantee of an answer does not rest on it.
 
 MOST = 10_000_000
 """Draws beyond which nothing is forecast."""
@@ -295,14 +301,6 @@ def graded(difference: float, spread: float) -> Supposed:
     return Supposed(values=(difference - spread, difference + spread), weights=(0.5, 0.5))
 
 
-def yes_no(difference: float, discordant: float) -> Supposed:
-    """Answers of yes and no, of which a share `discordant` differs between the sides. Raises ValueError."""
-    if not abs(difference) <= discordant <= 1:
-        raise ValueError(f"{discordant} of the answers differ: that cannot make a difference of {difference}")
-    up, down = (discordant + difference) / 2, (discordant - difference) / 2
-    return Supposed(values=(-1.0, 0.0, 1.0), weights=(down, 1 - discordant, up))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
     """What an answer is expected to take."""
@@ -323,38 +321,45 @@ def least_draws(alpha: float) -> int:
     return n
 
 
-def reach(supposed: Supposed, *, margin: float, alpha: float) -> Reach:
+def reach(supposed: Supposed, *, margin: float, alpha: float, total: int = 0) -> Reach:
     """When such draws are known to differ from 0, or to be closer to it than the margin; whichever comes first.
 
     alpha   of this question alone
+    total   as of `Evidence`
     """
-    half, nine_tenths = (_draws(supposed, margin, alpha, share) for share in (0.5, 0.9))
+    half, nine_tenths = (_draws(supposed, margin, alpha, total, share) for share in (0.5, 0.9))
     if math.isinf(nine_tenths):
         return Reach(answer="undecided", half=half, nine_tenths=nine_tenths)
-    shares = answered(supposed, int(nine_tenths), margin=margin, alpha=alpha)
+    shares = answered(supposed, int(nine_tenths), margin=margin, alpha=alpha, total=total)
     likeliest: Answer = max(shares, key=lambda one: shares[one])
     return Reach(answer=likeliest, half=half, nine_tenths=nine_tenths)
 
 
-def answered(supposed: Supposed, draws: int, *, margin: float, alpha: float) -> dict[Answer, float]:
+def answered(supposed: Supposed, draws: int, *, margin: float, alpha: float, total: int = 0) -> dict[Answer, float]:
     """The share of all runs that has each answer after so many draws."""
     if draws < 1:
         return {"above": 0.0, "below": 0.0, "equal": 0.0}
+    if 0 < total <= draws:
+        said = answer(supposed.mean, supposed.mean, margin)
+        return {"above": float(said == "above"), "below": float(said == "below"), "equal": float(said == "equal")}
+    rest = math.log(total / (total - draws)) if total else 0.0
+    times, noise = total / draws * rest if total else 1.0, math.sqrt(1 + total / draws * rest**2)
     # In units of Z: how lucky the second side must have been for each refusal.
-    above = _needed(_bets(supposed, 0.0, up=True), draws, alpha)
-    below = -_needed(_bets(supposed, 0.0, up=False), draws, alpha)
-    low = _needed(_bets(supposed, -margin, up=True), draws, alpha)
-    high = -_needed(_bets(supposed, margin, up=False), draws, alpha)
-    phi = NormalDist().cdf
+    above = _needed(_bets(supposed, 0.0, times, up=True), draws, alpha)
+    below = -_needed(_bets(supposed, 0.0, times, up=False), draws, alpha)
+    low = _needed(_bets(supposed, -margin, times, up=True), draws, alpha)
+    high = -_needed(_bets(supposed, margin, times, up=False), draws, alpha)
+    phi = NormalDist(0.0, noise).cdf
     equal = max(0.0, phi(high) - phi(low))
     if equal > 0.0:
         above, below = max(above, high), min(below, low)
     return {"above": 1 - phi(above), "below": phi(below), "equal": equal}
 
 
-def _bets(supposed: Supposed, guess: float, *, up: bool) -> "tuple[Doubles, Doubles]":
+def _bets(supposed: Supposed, guess: float, times: float, *, up: bool) -> "tuple[Doubles, Doubles]":
     """(mean, standard deviation) of what one draw adds to the log of each bet; each of shape (bets,)."""
-    values = (np.array(supposed.values) + 1) / 2
+    moved = np.array(supposed.values) + (times - 1) * (supposed.mean - guess)
+    values = (np.clip(moved, -1.0, 1.0) + 1) / 2
     each, weights = log_gains(values, (guess + 1) / 2, up=up), np.array(supposed.weights)
     mean = each @ weights
     return mean, np.sqrt(np.maximum(0.0, (each - mean[:, None]) ** 2 @ weights))
@@ -373,11 +378,11 @@ def _needed(bets: "tuple[Doubles, Doubles]", draws: int, alpha: float) -> float:
     return high
 
 
-def _draws(supposed: Supposed, margin: float, alpha: float, share: float) -> float:
+def _draws(supposed: Supposed, margin: float, alpha: float, total: int, share: float) -> float:
     """Draws after which this share of runs has an answer."""
 
     def enough(draws: int) -> bool:
-        return sum(answered(supposed, draws, margin=margin, alpha=alpha).values()) >= share
+        return sum(answered(supposed, draws, margin=margin, alpha=alpha, total=total).values()) >= share
 
     most = 1
     while not enough(most):

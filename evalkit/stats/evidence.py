@@ -36,6 +36,14 @@ runs.
                             as it is, and what is known of single instances is no noise any more. What is left is from
                             -1 - w to 1 + w, w the most that is taken, which is known when the turn begins. With
                             m + 1 + w in the place of m + 1 no factor is negative, and the inequality above holds.
+    this suite once         each of the N instances is drawn once, in random order within its stratum, and m is the mean
+                            of what all N will have given. After n draws with the sum S, "at most m" says of the others
+                            that their mean is at most (N m - S) / (N - n), which takes the place of m for a turn. A
+                            turn has each stratum in the proportion in which it is left: the draws that fit no whole
+                            turn come first, with no bet on them. Within a turn two draws of a stratum hang together,
+                            but a product of factors that grow is then at most what independent draws would give
+                            (negative association: Joag-Dev and Proschan 1983). What the draws to come cannot undo is
+                            certain, and the last one leaves nothing open.
 
 **Yes and no.** At m = 0 a pair with the same answer on both sides has the factor 1, and a pair with different ones
 1 + b or 1 - b: only discordant pairs count, and K_b is the likelihood ratio of a coin that shows one side with
@@ -46,7 +54,8 @@ confidence sequences"; Waudby-Smith and Ramdas 2024, "Estimating means of bounde
 capital and its inversion, for draws with one mean); Ramdas, Gruenwald, Vovk and Shafer 2023, "Game-theoretic statistics
 and safe anytime-valid inference" (stopping whenever one likes; a mean of test martingales is one). Spertus, Sridhar and
 Stark 2024, "Sequential stratified inference for the mean", multiply strata too; a bet that is the same in all strata
-makes their maximum over strata means the inequality above. Chosen: bets that are fixed, so that a look costs no more
+makes their maximum over strata means the inequality above. Waudby-Smith and Ramdas 2020, "Confidence sequences for
+sampling without replacement". Chosen: bets that are fixed, so that a look costs no more
 than its new draws and `verify` finds the same numbers.
 """
 
@@ -77,6 +86,7 @@ _AT_ONCE = 64
 """Draws in one call of numpy: what bounds its memory."""
 
 _NEVER = 1 << 62
+_SAME = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,13 +136,15 @@ class Evidence:
     How the draws are split into calls changes nothing, not even the last digit.
 
     centred whether each place of a turn is one instance, turn after turn, so that its earlier draws are known of it
+    total   draws that there are, where it is their mean that is sought; 0: that of draws without end
+    lead    of these, how many come before the first turn
     alpha   where it is known, means that have been refuted are not tried any more, and `answered` says when an answer
             about the margin was given first
     """
 
     __slots__ = (
-        *("_asked", "_best", "_centre", "_enough", "_first", "_guesses", "_logs", "_seen", "_standing", "_total"),
-        *("alpha", "bounds", "draws", "margin", "mean", "turn"),
+        *("_asked", "_before", "_best", "_centre", "_enough", "_first", "_guesses", "_logs", "_seen", "_standing"),
+        *("_sum", "alpha", "bounds", "draws", "lead", "margin", "mean", "total", "turn"),
     )
 
     def __init__(
@@ -143,12 +155,15 @@ class Evidence:
         turn: int = 1,
         alpha: float | None = None,
         centred: bool = False,
+        total: int = 0,
+        lead: int = 0,
     ) -> None:
         if turn < 1:
             raise ValueError("a turn has at least one draw")
         if margin is not None and not 0 < margin < bounds.most:
             raise ValueError(f"a margin is above 0 and below {bounds.most}, not {margin}")
         self.bounds, self.turn, self.margin, self.alpha = bounds, turn, margin, alpha
+        self.total, self.lead = total, lead
         self._guesses = guesses(bounds, margin)
         self._enough = math.inf if alpha is None else math.log(2 / alpha)
         # The means that are still tried, on each side; and when those that an answer depends on were refuted.
@@ -158,7 +173,8 @@ class Evidence:
         # Against "at most" and against "at least" each guess: the log of each bet's capital, and the mixture's best.
         self._logs = np.zeros((2, len(BETS), len(self._guesses)))
         self._best = np.full((2, len(self._guesses)), -math.inf)
-        self._seen, self._total = 0, 0.0
+        # Draws, their sum, and what that was before the turn that is under way.
+        self._seen, self._sum, self._before = 0, 0.0, 0.0
         self._centre = np.zeros((3, turn)) if centred else None
         """Of each place of a turn: the sum of its draws in earlier turns and of their squares; its draw in this one."""
         self.draws, self.mean = 0, math.nan
@@ -183,26 +199,39 @@ class Evidence:
             raise ValueError(f"a draw is from {least} to {most}; these are from {draws.min()} to {draws.max()}")
         off, room = self._off(draws)
         shares = (draws - off - least) / (most - least)
-        ends = np.flatnonzero((np.arange(self._seen + 1, self._seen + 1 + len(draws)) % self.turn) == 0)
-        tried = ((self._guesses - least) / (most - least))[:, None]
+        places = np.arange(self._seen, self._seen + len(draws)) - self.lead
+        ends = np.flatnonzero((places >= 0) & ((places + 1) % self.turn == 0))
+        sums = np.add.accumulate(np.concatenate([[self._sum], draws]))
+        still = after = self._guesses[:, None]
+        if self.total:
+            begun = np.maximum(places // self.turn * self.turn + self.lead, 0)
+            # What was known when a draw's turn began, in an earlier call or in this one.
+            known = np.where(begun < self._seen, self._before, sums[np.maximum(begun - self._seen, 0)])
+            still = left(still, known, begun, self.total)
+            after = left(after, sums[ends + 1], self._seen + ends + 1, self.total)
+        tried = (still - least) / (most - least)
         for side in (0, 1):
             part = self._standing[side]
             each = log_gains(shares[None, :], tried[part], up=side == 0, room=room / (most - least))
+            each[..., places < 0] = 0.0
             each[..., 0] += self._logs[side][:, part]
             # One draw after the other, so that it does not matter how many came together.
             np.add.accumulate(each, axis=-1, out=each)
             self._logs[side][:, part] = each[..., -1]
             if len(ends):
                 told = mixed(each[..., ends])
+                if self.total:
+                    told[after[part] < least - _SAME if side == 0 else after[part] > most + _SAME] = math.inf
                 self._best[side][part] = np.maximum(self._best[side][part], told.max(axis=-1))
                 if self.alpha is not None:
                     self._refute(side, told, ends)
-        totals = np.add.accumulate(np.concatenate([[self._total], draws]))[1:]
-        self._total, self._seen = float(totals[-1]), self._seen + len(draws)
+        self._sum, self._seen = float(sums[-1]), self._seen + len(draws)
+        begins = np.flatnonzero((places >= -1) & ((places + 1) % self.turn == 0)) + 1
+        if len(begins):
+            self._before = float(sums[begins[-1]])
         if len(ends):
-            last = int(ends[-1])
-            self.draws = self._seen - (len(draws) - 1 - last)
-            self.mean = float(totals[last]) / self.draws
+            self.draws = self._seen - (len(draws) - int(begins[-1]))
+            self.mean = self._before / self.draws
 
     def _off(self, draws: "Doubles") -> "tuple[Doubles | float, float]":
         """(what is taken from these draws of one turn, how far beyond the range that may bring any of the turn)."""
@@ -255,17 +284,6 @@ class Evidence:
         depend on; 0 while none has."""
         return self._first[0 if up else 1].get(int(np.searchsorted(self._guesses, guess)), 0)
 
-    def log_wealth(self, guess: float, *, up: bool) -> float:
-        """Log of the most that the bets against "at most `guess`" (`up`), or "at least", had at any look; where `alpha`
-        is known, up to the look that refuted the guess.
-
-        Raises ValueError of a guess that is not among those tried.
-        """
-        place = int(np.searchsorted(self._guesses, guess))
-        if place == len(self._guesses) or self._guesses[place] != guess:
-            raise ValueError(f"{guess} is not among the means that are tried")
-        return float(self._best[0 if up else 1, place])
-
     def interval(self, alpha: float) -> tuple[float, float]:
         """(low, high): the means that no look has refuted; outside in at most `alpha` of all runs.
 
@@ -273,6 +291,8 @@ class Evidence:
         """
         if self.alpha not in (None, alpha):
             raise ValueError(f"this evidence was gathered for alpha = {self.alpha}, not {alpha}")
+        if self.draws and self.draws == self.total:
+            return self.mean, self.mean
         refuted = self._best >= math.log(2 / alpha)
         low = float(self._guesses[refuted[0]].max(initial=self.bounds.least))
         high = float(self._guesses[refuted[1]].min(initial=self.bounds.most))
@@ -285,6 +305,12 @@ class Evidence:
         at, first = self.answered
         said = answer(low, high, margin) if self.alpha is None else first
         return Judged(draws=self.draws, mean=self.mean, low=low, high=high, answer=said, at=at)
+
+
+def left(guess: "float | Doubles", sums: "Doubles", drawn: "npt.NDArray[np.intp]", total: int) -> "Doubles":
+    """The mean of what is left of `total` draws if that of all is `guess`; far beyond any bound where nothing is."""
+    rest: Doubles = (total * guess - sums) / np.maximum(total - drawn, _SAME)
+    return rest
 
 
 def centre(sums: "Doubles", squares: "Doubles", turns: "int | Doubles") -> "Doubles":

@@ -15,16 +15,11 @@ also needs that the mean of all has fallen by more than the tolerance, by its ow
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from itertools import combinations
 
 import numpy as np
 
 from evalkit.seeds import Stream
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Doubles = npt.NDArray[np.float64]
 
 SIZES = (2, 4)
 """Nights of a window."""
@@ -53,19 +48,18 @@ def few_fallen(nights: Sequence[Mapping[str, float]], size: int, since: int, way
     if not spread.any():
         return 1.0
     values /= np.sqrt((spread + spread.mean()) / 2)[:, None]
-    totals, count = values.sum(axis=1), values.shape[1]
-
-    def statistic(windows: "Doubles") -> "Doubles":
-        sums = windows.sum(axis=-1)
-        best = (sums - windows.min(axis=-1)) / (size - 1)
-        found: Doubles = (np.maximum(0.0, (totals - sums) / (count - size) - best) ** 2).sum(axis=-1)
-        return found
-
-    least = float(statistic(values[:, -size:])) * (1 - 1e-9)
-    stream, hits, drawn = Stream(_SEED, "report", "few", count, size), 0, 0
+    # By instance and by which of its nights the window may be dealt: its part of the statistic; the last is what was.
+    dealt = np.array(list(combinations(range(values.shape[1]), size)))
+    sums = sum(values[:, one] for one in dealt.T)
+    best = (sums - np.minimum.reduce([values[:, one] for one in dealt.T])) / (size - 1)
+    before = (values.sum(axis=1)[:, None] - sums) / (values.shape[1] - size)
+    parts = np.maximum(0.0, before - best) ** 2
+    least, flat = float(parts[:, -1].sum()) * (1 - 1e-9), parts.ravel()
+    starts = np.arange(len(parts)) * len(dealt)
+    stream, hits, drawn = Stream(_SEED, "report", "few", values.shape[1], size), 0, 0
     while drawn < draws and hits < _NOTHING_IN_SIGHT:
         some = min(_AT_ONCE, draws - drawn)
-        order = np.argpartition(stream.uniforms(some * values.size).reshape(some, *values.shape), size - 1, axis=2)
-        hits += int(np.count_nonzero(statistic(np.take_along_axis(values[None], order[..., :size], axis=2)) >= least))
+        ways = (stream.uniforms(some * len(parts)).reshape(some, -1) * len(dealt)).astype(np.int64)
+        hits += int(np.count_nonzero(flat.take(starts + ways).sum(axis=1) >= least))
         drawn += some
     return (1 + hits) / (1 + drawn)

@@ -39,8 +39,6 @@ _SEED = 0
 _BITS = 48
 """Signs taken from one draw of 53 bits."""
 _SIGNS_AT_ONCE = 1 << 17
-_FEW_REPLICATES = 12
-"""Of both sides: so many are ranked by comparing each with each."""
 _SAME = 1e-12
 
 
@@ -257,29 +255,10 @@ def _dealt(pool: "Doubles", counts: tuple[int, int], stream: Stream, draws: int)
     """
     first, second = counts
     words = stream.words(draws * pool.size).reshape(draws, *pool.shape)
-    chosen = _smallest(np.ascontiguousarray(np.moveaxis(words, 2, 0)), second)
-    dealt = sum(values * given for values, given in zip(pool.T, chosen, strict=True))
+    chosen = words <= np.partition(words, second - 1, axis=2)[..., second - 1, None]
+    dealt = (pool * chosen).sum(axis=2)
     sums: Doubles = (dealt / second - (pool.sum(axis=1) - dealt) / first).sum(axis=1)
     return sums
-
-
-def _smallest(values: "npt.NDArray[np.uint64]", count: int) -> "npt.NDArray[np.bool_]":
-    """Which of the values along the first axis are the `count` smallest, in the values' shape."""
-    if count == 1:
-        least: npt.NDArray[np.bool_] = values == values.min(axis=0)
-        return least
-    if count == len(values) - 1:
-        others: npt.NDArray[np.bool_] = values != values.max(axis=0)
-        return others
-    if len(values) > _FEW_REPLICATES:
-        found: npt.NDArray[np.bool_] = values <= np.partition(values, count - 1, axis=0)[count - 1]
-        return found
-    # Comparing whole arrays costs a quarter of sorting many short rows.
-    below = np.zeros(values.shape, np.int8)
-    for place, one in enumerate(values):
-        for other in (*values[:place], *values[place + 1 :]):
-            below[place] += other < one
-    return below < count
 
 
 def sign_flips(differences: Sequence[float], *, place: Sequence[str], tests: int = 1) -> tuple[HypothesisTest, bool]:

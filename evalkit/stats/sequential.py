@@ -70,7 +70,9 @@ def sequence(low: "Doubles", high: "Doubles", turn: int = 1, *, alpha: float = A
     return min(least, most), max(least, most)
 
 
-def capital(values: "Doubles", guess: float, *, up: bool, turn: int = 1, room: "float | Doubles" = 0.0) -> "Doubles":
+def capital(
+    values: "Doubles", guess: "float | Doubles", *, up: bool, turn: int = 1, room: "float | Doubles" = 0.0
+) -> "Doubles":
     """Log of the most that a mixture of fixed bets against `guess` has made so far of 1.
 
     values  shape (..., draws), 0 to 1; `room`, as of `log_gains`, more

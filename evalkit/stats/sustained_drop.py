@@ -178,7 +178,7 @@ def scaled(means: "Doubles", unexplained: Unexplained, sizes: "npt.NDArray[np.in
     taken to do so in proportion. Not so where it is a few outright failures that make a high score scatter: there one
     failure more adds as much scatter as all others have, while most of what is lost does not scatter. Scores that lose
     s with a small chance p have the variance p * s^2 and the third central moment -p * s^3, so the loss that scatters,
-    p * s, is the square of the first divided by the second. No more than `_SKEWED` times this counts as loss.
+    p * s, is the square of the first divided by the second. No more than `_SKEWED` times this is taken to scatter.
 
     means    of the nights, of shape (..., nights)
     sizes    instances of each night

@@ -40,6 +40,8 @@ class Span:
     """Of the drawing, in pixels."""
     equal: tuple[float, float] | None = None
     """Between which places a difference counts as equal."""
+    down: float | None = None
+    """To where what so few instances cannot exclude may bring it; None: no further."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +251,7 @@ def _spans(table: Table, column: Column, apart: str = "") -> list[Span | None]:
     ends = [float(end) for interval in intervals if interval is not None for end in interval]
     if not ends:
         return [None] * len(intervals)
-    furthest = max(map(abs, ends))
+    furthest = max(map(abs, ends)) or 1.0
     whole = (min(0.0, *ends), max(100.0, *ends)) if column.equal is None else (-furthest, furthest)
     scales = {row.get(apart): whole for row in table.rows}
     for value in scales if apart else ():
@@ -269,6 +271,7 @@ def _spans(table: Table, column: Column, apart: str = "") -> list[Span | None]:
             RANGE_WIDTH,
             shown(column, interval),
             column.equal,
+            row.get("unmet") if column.key == "interval" else None,
         )
         for row, interval in zip(table.rows, intervals, strict=True)
     ]
@@ -281,8 +284,10 @@ def span(
     width: float,
     label: str,
     equal: float | None = None,
+    unmet: float | None = None,
 ) -> Span:
-    """An interval, drawn on a scale: `scale` are the values at both ends of `width` pixels; `equal`: as of `Column`."""
+    """An interval, drawn on a scale: `scale` are the values at both ends of `width` pixels; `equal`: as of `Column`;
+    `unmet`: to where what so few instances cannot exclude may bring it."""
     least, most = scale
 
     def x_of(value: float) -> float:
@@ -296,6 +301,7 @@ def span(
         label=label,
         width=width,
         equal=None if equal is None else (x_of(max(-equal, least)), x_of(min(equal, most))),
+        down=None if unmet is None else x_of(max(unmet, least)),
     )
 
 

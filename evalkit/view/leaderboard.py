@@ -137,7 +137,8 @@ def leaderboard(report: Report, run: str, prefix: str) -> Leaderboard:
     meaning = scale_words(names) if any(map(is_litmus, names)) else OPTIMUM_UNIT
     counted = ", without those of which no score is better" if meaning != OPTIMUM_UNIT else ""
     notes = [
-        f"score: {meaning}; mean over {what}; line: 95 % interval; mean: over the columns' suites{counted}",
+        f"score: {meaning}; mean over {what}; line: 95 % interval; thin line: "
+        f"failures that so few instances cannot exclude; mean: over the columns' suites{counted}",
         "order: by the mean; rank: among the agents that have a score on every suite, since the mean of others is over "
         "other suites",
     ]
@@ -197,6 +198,8 @@ def _place(
     return LeaderboardScore(
         text=shown(SCORE, mean),
         sort=repr(mean),
-        span=None if interval is None else span(interval, mean, scale, WIDTH, shown(INTERVAL, interval)),
+        span=None
+        if interval is None
+        else span(interval, mean, scale, WIDTH, shown(INTERVAL, interval), unmet=pairs[0][1]["unmet"]),
         href=f"{prefix}/episodes?{urlencode(where)}" if prefix else "",
     )

@@ -123,13 +123,11 @@ def read_allowances(headers: Mapping[str, str]) -> tuple[Allowance | None, Allow
 
 def _read(headers: Mapping[str, str], what: str) -> Allowance | None:
     reset = headers.get(f"x-ratelimit-reset-{what}")
+    if not reset:
+        return None
     moment = unix_of(reset)
-    if moment is not None:
-        reset_s = until_s(moment, date_of(headers.get("date")))
-        reset_s = None if reset_s == LONGEST_S else reset_s  # no moment at which a limit is renewed
-    else:
-        reset_s = span_of(reset) if reset else None
-    if reset_s is None:
+    reset_s = span_of(reset) if moment is None else until_s(moment, date_of(headers.get("date")))
+    if reset_s is None or (moment is not None and reset_s == LONGEST_S):  # no moment at which a limit is renewed
         return None
     limit, remaining = headers.get(f"x-ratelimit-limit-{what}", ""), headers.get(f"x-ratelimit-remaining-{what}", "")
     return checked_allowance(limit, remaining, reset_s)

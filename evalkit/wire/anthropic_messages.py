@@ -14,6 +14,7 @@ Source: https://platform.claude.com/docs/en/api/messages, .../build-with-claude/
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +24,7 @@ from evalkit.dialogue import Message, Reply, Sampling, Tool, Usage
 from evalkit.wire.allowance import Allowance, checked_allowance, date_of, instant_of, until_s
 from evalkit.wire.anthropic_content import ID, NO_CONTENT, read_content, returned_content, text_block
 from evalkit.wire.anthropic_stream import ANTHROPIC_STREAM
-from evalkit.wire.dialect import GEO, Dialect, Quirks, splice
+from evalkit.wire.dialect import GEO, CacheLife, Dialect, Quirks, splice
 from evalkit.wire.extras import ANTHROPIC_FIELDS
 from evalkit.wire.fields import failure_beside, object_of, odd, sampling_objections, text_of, tool_objections
 from evalkit.wire.history import SYSTEM, extend_turns, fitting_id
@@ -41,6 +42,9 @@ _USER = b'{"role":"user","content":['
 _CACHE_MARKS = 2
 """User messages that end in one."""
 _CACHED = b',"cache_control":{"type":"ephemeral"}}'
+_HOUR = CacheLife(lambda body: body.replace(_CACHED, _CACHED[:-2] + b',"ttl":"1h"}}'), 3600.0, write_times=2)
+"""All that is cached lasts an hour: what is kept for longer must stand before what is not. In a text the mark's quotes
+would be escaped. Source: https://platform.claude.com/docs/en/build-with-claude/prompt-caching, 2026-11-29."""
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 _FINISHES = {
     "end_turn": "stop",
@@ -152,11 +156,13 @@ def _read(value: Any) -> Reply:
 
 def _read_usage(raw: Mapping[str, Any], says: bool) -> Usage:
     """What the provider counted. `input` is the sum of three figures, so it is unknown if one of them is unknown."""
+    kept = object_of(raw, "cache_creation")
+    brief, hour = (stated(kept, f"ephemeral_{life}_input_tokens") for life in ("5m", "1h"))
     plain, read, written = (
         stated(raw, name) for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     )
     whole = None if plain is None or read is None or written is None else plain + read + written
-    return usage_of(
+    usage = usage_of(
         tokens_in=whole,
         tokens_out=stated(raw, "output_tokens"),
         cached_read=read,
@@ -164,6 +170,7 @@ def _read_usage(raw: Mapping[str, Any], says: bool) -> Usage:
         reasoning=stated(object_of(raw, "output_tokens_details"), "thinking_tokens"),
         says=says,
     )
+    return replace(usage, lasting=min(usage.cached_write, max(hour or 0, usage.cached_write - (brief or 0))))
 
 
 def _judge(response: HttpResponse) -> Verdict:
@@ -236,6 +243,7 @@ ANTHROPIC_MESSAGES = Dialect(
     stream=ANTHROPIC_STREAM,
     verbatim_calls=False,
     lacks=frozenset({"seed"}),
+    caches={"1h": _HOUR},
     tier_field="service_tier",
     follows=frozenset({GEO}),
 )

@@ -5,8 +5,8 @@ does not grow with the chat. If a format has several messages in one entry, they
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool
@@ -20,10 +20,10 @@ from evalkit.wire.verdicts import unreadable
 
 __all__ = ["MALFORMED_ARGUMENTS", "REFUSABLE", "Dialect", "MalformedReplyError", "Quirks", "splice"]
 
-MAX_TOKENS, GEO = "max_tokens", "inference_geo"
+MAX_TOKENS, GEO, CACHE = "max_tokens", "inference_geo", "cache"
 REFUSABLE = frozenset(
     {MAX_TOKENS, "temperature", "top_p", "seed", "parallel_calls", "tool_choice", "effort", "encrypted_reasoning"}
-    | {"stream", "stream_options", MALFORMED_ARGUMENTS, CALL_IDS, GEO}
+    | {"stream", "stream_options", MALFORMED_ARGUMENTS, CALL_IDS, GEO, CACHE}
 )
 """What a provider's file may list as `refuses`. A model that refuses `max_tokens` is sent `max_completion_tokens`."""
 
@@ -39,7 +39,7 @@ class Quirks:
     refuses: frozenset[str] = frozenset()
     """Fields of `Sampling` (and `seed`) that the model's API refuses; never sent. `encrypted_reasoning`:
     the model does not have it (`openai_responses`). `stream`: its replies cannot be streamed; `stream_options`: they
-    can, without that field. `MALFORMED_ARGUMENTS`, `CALL_IDS`."""
+    can, without that field. `MALFORMED_ARGUMENTS`, `CALL_IDS`. `CACHE`: its prompt cache lasts no longer by a wish."""
     after_results: AfterResults = "user"
     """What may follow the results of calls, if no reply does. `user`: a user's message. `joined`: nothing, so that its
     text joins the last result. `bridged`: a short message of the agent's, then the user's."""
@@ -58,6 +58,16 @@ def _append(parts: list[bytes], encoded: Iterable[bytes], _: Quirks) -> None:
 
 def _prepare(message: Message, quirks: Quirks) -> Message:
     return returnable(message, quirks.refuses)
+
+
+class CacheLife(NamedTuple):
+    """How long a prompt cache may last, by a request's own wish."""
+
+    ask: Callable[[bytes], bytes]
+    """(a request's body) -> the body that asks for it."""
+    seconds: float
+    write_times: int = 0
+    """How many times the price of input a token costs that is written so; 0: as much as any that is written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +110,8 @@ class Dialect:
     cache_key: str = ""
     """The field of a body, besides those of `head`, that lets requests of one name use the same prompt cache; empty:
     the format has none."""
+    caches: Mapping[str, CacheLife] = field(default_factory=dict)
+    """By lifetime (`1h`): how requests ask for a prompt cache that lasts longer than usual."""
     tier_field: str = ""
     """The field of a body that names the tier a request is served by; empty: the format has none."""
     tier_headers: Callable[[str], Mapping[str, str]] | None = None

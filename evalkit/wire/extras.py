@@ -98,8 +98,8 @@ def _names(text: str, within: str = "") -> frozenset[str]:
 OPENAI_CHAT_FIELDS = ExtraFields(
     ours=_names(
         "model messages tools tool_choice parallel_tool_calls functions function_call max_tokens max_completion_tokens "
-        "temperature top_p reasoning_effort seed stream stream_options prompt_cache_key n best_of "
-        "service_tier"
+        "temperature top_p reasoning_effort seed stream stream_options prompt_cache_key n best_of service_tier "
+        "prompt_cache_retention"
     ),
     harmless=(
         # OpenAI
@@ -128,7 +128,7 @@ OPENAI_RESPONSES_FIELDS = ExtraFields(
     ours=_names(
         "model input max_output_tokens temperature top_p tools tool_choice parallel_tool_calls store include stream "
         "stream_options seed background previous_response_id conversation prompt prompt_cache_key reasoning.effort "
-        "service_tier"
+        "service_tier prompt_cache_retention"
     ),
     harmless=(
         _names("instructions text.format text.verbosity truncation metadata user safety_identifier top_logprobs")

@@ -18,7 +18,7 @@ import orjson
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
-from evalkit.wire.dialect import Dialect, Quirks, splice
+from evalkit.wire.dialect import CacheLife, Dialect, Quirks, splice
 from evalkit.wire.extras import OPENAI_CHAT_FIELDS
 from evalkit.wire.fields import (
     call_ids,
@@ -298,6 +298,9 @@ def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
     )
 
 
+RETAINED = {"24h": CacheLife(lambda body: b'{"prompt_cache_retention":"24h",' + body[1:], 86400.0)}
+"""Of OpenAI's models before GPT-5.6; the price is the same.
+Source: https://developers.openai.com/api/docs/guides/prompt-caching, 2026-11-29."""
 OPENAI_CHAT = Dialect(
     efforts=("none", "minimal", "low", "medium", "high", "xhigh", "max"),
     name="openai_chat",
@@ -320,5 +323,6 @@ OPENAI_CHAT = Dialect(
     extra_fields=OPENAI_CHAT_FIELDS,
     stream=CHAT_STREAM,
     cache_key="prompt_cache_key",
+    caches=RETAINED,
     tier_field="service_tier",
 )

@@ -37,7 +37,7 @@ from evalkit.wire.fields import (
 from evalkit.wire.history import NOTHING_SAID, fitting_id, plain_name, words_of
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept
-from evalkit.wire.openai_chat import two_lines
+from evalkit.wire.openai_chat import RETAINED, two_lines
 from evalkit.wire.streams import ErrorEvent, StreamForm, loads_event, stated_status
 from evalkit.wire.thoughts import item_text, thoughts_of
 from evalkit.wire.usage import stated, usage_of
@@ -382,5 +382,6 @@ OPENAI_RESPONSES = Dialect(
     stream=RESPONSES_STREAM,
     lacks=frozenset({"seed"}),
     cache_key="prompt_cache_key",
+    caches=RETAINED,
     tier_field="service_tier",
 )

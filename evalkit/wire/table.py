@@ -34,25 +34,20 @@ def _bearer(key: str) -> Mapping[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
+_CLOUDED = replace(ANTHROPIC_MESSAGES, headers=_bearer, tier_field="", follows=frozenset())
 ANTHROPIC_BEDROCK = replace(
-    ANTHROPIC_MESSAGES,
+    _CLOUDED,
     name="anthropic_bedrock",
     path="/model/{model}/invoke",
     head=partial(head, version=BEDROCK_VERSION),
-    headers=_bearer,
     stream=None,
-    tier_field="",
-    follows=frozenset(),
 )
 ANTHROPIC_VERTEX = replace(
-    ANTHROPIC_MESSAGES,
+    _CLOUDED,
     name="anthropic_vertex",
     path="/models/{model}:rawPredict",
     head=partial(head, version=VERTEX_VERSION),
-    headers=_bearer,
     stream=replace(ANTHROPIC_STREAM, path="/models/{model}:streamRawPredict"),
-    tier_field="",
-    follows=frozenset(),
 )
 
 

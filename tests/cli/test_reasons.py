@@ -165,6 +165,8 @@ def test_each_reason(call: Call, here: Path, monkeypatch: pytest.MonkeyPatch, ca
         assert lines.count(line) == 1
         assert line in " ".join(call("status", "mine").out.split())
         assert line in overview(read_run(run), "mine").warnings
+    whose = "of agent" not in case.words
+    assert ("--budget MORE" in said.out) == (case.reason == "budget" and whose)
     if case.reason == "agent":
         assert re.search(r"coded .*\sagent_error\s1\d", call("status", "mine").out)
         assert [cell["deferred"].get("agent_error", 0) >= 10 for cell in status["cells"]] == [False, True]

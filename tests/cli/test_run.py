@@ -233,6 +233,13 @@ def test_what_to_do_next_names_evalkit_as_it_was_called(monkeypatch: pytest.Monk
     assert program() == ".venv/bin/evalkit"
     (tmp_path / "evalkit").touch(0o755)
     assert program() == "evalkit"
+    for place, called in (
+        ("/cache/uv/archive-v0/x/bin", "uvx evalkit-econ"),
+        ("/share/pipx/.cache/x/bin", "pipx run evalkit-econ"),
+        ("/project/.venv/bin", "evalkit-econ"),
+    ):
+        monkeypatch.setattr("sys.argv", [f"{place}/evalkit-econ"])
+        assert program() == called
 
 
 WANDERING = """

@@ -1,8 +1,7 @@
 """Every block of the documents that says its language is run, page by page, in a folder as its reader has one.
 
 `skip` behind a fence's language leaves a block out (it needs a key, a network, a person, or files of the reader's own);
-an integration's name behind it says that the integration's own tests run the block, with its library, and the kinds of
-tests/installed/page.py that `make wheel` does, with the built wheel;
+an integration's name behind it says that the integration's own tests run the block, with its library;
 `exit=3` says with which code the last command of a shell's block ends; `duckdb` has a query read files, not views.
 """
 
@@ -23,7 +22,6 @@ import pytest
 from evalkit.cli.main import main, parse
 from evalkit.errors import UsageError
 from evalkit.report.views import open_views
-from tests.installed.page import KINDS
 from tests.integrations.__main__ import INTEGRATIONS
 from tests.support.document_blocks import PROJECT, RUNNABLE, SKIP, Block, blocks_of, commands, pages
 
@@ -167,7 +165,7 @@ def test_few_blocks_are_skipped_and_each_for_a_reason() -> None:
         for block in blocks_of(page)
         if block.language in RUNNABLE
         for word in block.words
-        if word not in (SKIP, "duckdb", *INTEGRATIONS, *KINDS) and not word.startswith("exit=")
+        if word not in (SKIP, "duckdb", *INTEGRATIONS) and not word.startswith("exit=")
     }
     assert unknown == set()
     reasons = (
@@ -177,6 +175,9 @@ def test_few_blocks_are_skipped_and_each_for_a_reason() -> None:
         "KEY",
         "pip ",
         "uvx ",
+        "pipx ",
+        "uv tool ",
+        "docker ",
         "nightly",
         "duckdb -c",
         "evalkit mcp",
@@ -186,6 +187,6 @@ def test_few_blocks_are_skipped_and_each_for_a_reason() -> None:
     )
     servers_and_trainers = ("vllm", "vf-eval", "traces.jsonl", "from trl")
     for block in skipped:
-        assert set(block.words) & {*INTEGRATIONS, *KINDS} or any(
+        assert set(block.words) & set(INTEGRATIONS) or any(
             word in block.text for word in (*reasons, *servers_and_trainers)
         ), block.place

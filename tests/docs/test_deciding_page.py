@@ -141,7 +141,7 @@ def test_a_design_without_a_name_in_the_picture_is_refused() -> None:
 def figures(name: str) -> dict[tuple[str, ...], list[float]]:
     """The numbers of a table whose rows have two names or three."""
     cells = deciding.cells(PAGE, name)[1]
-    named = {"lanes": 2, "hour": 3, "suite": 1}[name]
+    named = {"lanes": 2, "hour": 3, "suite": 1, "once": 1, "sizes": 2, "bets": 1}[name]
     numbers = {tuple(row[:named]): [one.replace(",", "") for one in row[named:]] for row in cells}
     return {key: [float(one.removeprefix("> ")) for one in row] for key, row in numbers.items()}
 
@@ -189,3 +189,38 @@ def test_centred_draws_answer_sooner_where_agents_suit_different_instances_and_n
         assert max(wrong, centred) <= 5 + 3 * (0.05 * 0.95 / deciding.STUDIES["suite"]) ** 0.5 * 100
         assert half <= alike
         assert less <= apart * (0.72 if "90 points" in name else 1.0)
+
+
+def test_answers_about_a_suite_played_once_are_seldom_wrong_before_its_end() -> None:
+    most = 5 + 3 * (0.05 * 0.95 / deciding.STUDIES["once"]) ** 0.5 * 100
+    shown = figures("once")
+    assert len(shown) >= 12
+    for (name,), (alike, apart, right, _, half, early) in shown.items():
+        assert max(alike, apart) <= most
+        assert right > 99
+        assert half < 200
+        assert early > 95
+        if name == "yes or no at 94 %":
+            quick = deciding.once_row(next(shape for shape in SHAPES if shape.name == name), 60)
+            assert float(quick[5]) == pytest.approx(half, rel=0.15)
+    for such, before, took, forecast, wrong in figures("sizes").values():
+        assert such <= before
+        assert forecast == pytest.approx(took, rel=0.1, abs=2)
+        assert wrong <= most
+
+
+def test_suites_are_moved_to_just_the_mean_that_is_hard() -> None:
+    draws = deciding.generator("exactly")
+    for values in (draws.normal(0.1, 0.4, (20, 50)).clip(-1, 1), draws.choice([-1.0, 0.0, 1.0], size=(20, 50))):
+        for mean in (0.0, deciding.MARGIN):
+            moved = deciding.exactly(values, mean, draws)
+            assert moved.mean(axis=1) == pytest.approx(mean, abs=1e-9)
+            assert np.abs(moved).max() <= 1
+
+
+def test_bets_that_learn_gain_with_graded_scores_and_lose_with_answers() -> None:
+    shown = {name: found[-2:] for (name,), found in figures("bets").items()}
+    fixed, learnt = shown["graded, pairs vary by 13 points"]
+    assert learnt < 0.9 * fixed
+    fixed, learnt = shown["yes or no at 80 %"]
+    assert learnt > 1.01 * fixed

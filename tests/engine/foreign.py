@@ -18,8 +18,8 @@ from aiohttp import web
 
 from tests.support.patience import PATIENCE_S
 
-INPUT, OUTPUT, READ, WRITE = 1_000_000, 4_000_000, 100_000, 1_250_000
-"""Pico-dollars a token."""
+INPUT, OUTPUT, READ, WRITE, HOUR = 1_000_000, 4_000_000, 100_000, 1_250_000, 2_000_000
+"""Pico-dollars a token; the last: one that is written to be kept for an hour."""
 PROVIDER = """
 dialect = "{dialect}"
 url = "{url}"
@@ -54,7 +54,8 @@ BILLED = ("408", "500", "502", "504", "520", "524", "reset", "truncated", "timeo
 FREE = ("429", "503", "529", "409")
 """Those that it does not."""
 LOST = ("usage", "input", "output", "cached_read", "cached_write", "reasoning")
-"""What of a reply's usage it does not say, or says wrongly."""
+LOST_CACHES = ("hour", "brief", "unsaid")
+"""What of a reply's usage it does not say, or says wrongly; and of how long it keeps what is cached."""
 NONSENSE = ("absent", "null", "-7", '"12"', "true", "7.5", "1e999", "1" + "0" * 30, "[3]", "{}")
 OUTPUT_LIMITS: Mapping[str, Callable[[Any], int]] = {
     "openai_chat": lambda body: body["max_tokens"],
@@ -88,6 +89,8 @@ class Foreign:
         self.dialect, self.outcomes, self.share, self.expire = dialect, outcomes, share, expire
         self.tiers, self.full, self.other, self.silent = tiers, full, other, silent
         self.asked, self.served = Counter[str](), Counter[str]()
+        self.lasting = 0
+        """Requests that asked for a prompt cache that lasts longer."""
         self.standard = 0
         """What its replies would have cost by the standard tier alone, in pico-dollars."""
         self.bill = 0
@@ -107,13 +110,16 @@ class Foreign:
             return web.Response(status=int(status), body=json.dumps({"error": {"message": words}}).encode())
         self.met[outcome] += 1
         self.times = TIMES[tier]
+        self.hour = b'"cache_control":{"type":"ephemeral","ttl":"1h"}' in raw
+        self.lasting += self.hour or json.loads(raw).get("prompt_cache_retention") == "24h"
         most_in, most_out = len(raw), OUTPUT_LIMITS[self.dialect](json.loads(raw))
-        if outcome in LOST or not outcome:
+        if outcome in LOST + LOST_CACHES or not outcome:
             self.served[tier] += 1
             self.named = named
             return web.Response(body=self._reply(draw, outcome, most_in, most_out), content_type="application/json")
         if outcome in BILLED:
-            most = most_in * (INPUT if self.dialect == "gemini" else WRITE) + most_out * OUTPUT
+            dearest = INPUT if self.dialect == "gemini" else HOUR if self.hour else WRITE
+            most = most_in * dearest + most_out * OUTPUT
             self.bill += most * self.times // 10
         return await self._fail(request, draw, outcome)
 
@@ -155,13 +161,18 @@ class Foreign:
         read = draw.randint(0, tokens)
         kept = 0 if self.dialect == "gemini" else tokens - read if greedy else draw.randint(0, tokens - read)
         plain = tokens - read - kept
-        listed = plain * INPUT + read * READ + kept * WRITE + written * OUTPUT
+        brief = kept if not self.hour else draw.choice((0, 0, kept, draw.randint(0, kept)))
+        if lost in ("usage", "hour", "unsaid"):
+            brief = 0 if self.hour else kept  # what it does not say is the dearest
+        listed = plain * INPUT + read * READ + brief * WRITE + (kept - brief) * HOUR + written * OUTPUT
         self.bill += listed * self.times // 10
         self.standard += listed
         thought = draw.randint(0, written)
         figures = {"input": tokens, "output": written, "cached_read": read, "cached_write": kept, "reasoning": thought}
         if self.dialect == "anthropic_messages":
             figures["input"] = plain
+            if self.hour and lost != "unsaid":
+                figures |= {"brief": brief, "hour": kept - brief}
         if self.dialect == "gemini":
             figures["output"] = written - thought
         said: dict[str, Any] = {name: str(count) for name, count in figures.items()}
@@ -217,6 +228,8 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "output": "output_tokens",
         "cached_read": "cache_read_input_tokens",
         "cached_write": "cache_creation_input_tokens",
+        "brief": "cache_creation.ephemeral_5m_input_tokens",
+        "hour": "cache_creation.ephemeral_1h_input_tokens",
         "reasoning": "output_tokens_details.thinking_tokens",
     },
     "gemini": {

@@ -74,6 +74,11 @@ def test_any_effort_is_sent_where_its_values_are_not_known(tmp_path: Path) -> No
     ("provider", "more", "says"),
     [
         ("openai", "extra = { max_completion_tokens = 5 }", "extra may not set 'max_completion_tokens'"),
+        (
+            "openai",
+            'extra = { prompt_cache_retention = "24h" }',
+            "may not set 'prompt_cache_retention': evalkit sets it",
+        ),
         ("openai", "max_tokens = 1000000", "max_tokens is 1,000,000, which leaves nothing for the prompt"),
         ("openai-responses", "max_tokens = 8", "max_tokens must be at least 16"),
         ("openai", "temperature = 9", "temperature must be at most 2, not 9"),
@@ -111,7 +116,7 @@ SHIPPED = folders("providers")[-1]
 DEARER = {
     "openai": [
         *('models = ["other"]', "web_search_options = {}"),
-        *('prompt_cache_options = { ttl = "12h" }', 'prompt_cache_retention = "24h"', "plugins = []", "unheard_of = 1"),
+        *('prompt_cache_options = { ttl = "12h" }', "plugins = []", "unheard_of = 1"),
         *("provider = { order = ['a'], unheard_of = 1 }", "reasoning = true", '"provider.order" = 1', "speed = 1"),
     ],
     "openai-responses": ['reasoning = { mode = "pro" }', "context_management = []"],

@@ -16,14 +16,22 @@ from evalkit.engine.forecast import (
     Forecast,
     Prior,
     beyond,
-    forecast_run,
     learn_all,
-    make_priors,
     ranged,
     read_priors,
 )
 from evalkit.engine.resume import read_holdings
-from evalkit.engine.stand_in import LEAST_STEPS, PLAIN, Sampled, admitted, play_sample, play_samples, stand_in_of
+from evalkit.engine.stand_in import (
+    LEAST_STEPS,
+    PLAIN,
+    Sampled,
+    admitted,
+    forecast_run,
+    make_priors,
+    play_sample,
+    play_samples,
+    stand_in_of,
+)
 from evalkit.engine.status import read_status
 from evalkit.engine.universe import Choice, cells
 from tests.support.each_case import check_each

@@ -19,7 +19,7 @@ from evalkit.report.report import report
 from evalkit.spec.sweep import read_sweep
 from evalkit.store.reading.reader import scan
 from evalkit.store.reading.totals import tier_words
-from tests.engine.foreign import BILLED, FREE, LOST, PRICED, PROVIDER, TIERED, WORDS, Foreign
+from tests.engine.foreign import BILLED, FREE, LOST, LOST_CACHES, PRICED, PROVIDER, TIERED, WORDS, Foreign
 from tests.engine.test_failures import listening
 from tests.support.formats import FORMATS
 
@@ -51,7 +51,7 @@ def hasty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evalkit.client.client.PATIENCE_S", 0.01)
 
 
-def played(folder: Path, stub: Foreign, tier: str, *, budget: str = "") -> RunOutcome:
+def played(folder: Path, stub: Foreign, tier: str, *, budget: str = "", cache: str = "") -> RunOutcome:
     async def play() -> RunOutcome:
         async with listening(stub.answer) as (url, _):
             (folder / "providers").mkdir(exist_ok=True)
@@ -62,7 +62,8 @@ def played(folder: Path, stub: Foreign, tier: str, *, budget: str = "") -> RunOu
             )
             (folder / "providers" / "foreign.toml").write_text(text)
             bound = f'budget_usd = "{budget}"' if budget else ""
-            (folder / "mine.toml").write_text(SWEEP.format(budget=bound, tier=tier))
+            lasting = f'[limits.foreign]\ncache = "{cache}"' if cache else ""
+            (folder / "mine.toml").write_text(SWEEP.format(budget=bound, tier=tier) + lasting)
             options = RunOptions(directory=folder / "run")
             return await run_sweep(resolve(read_sweep(folder / "mine.toml")), options, lambda view: None)
 
@@ -108,6 +109,36 @@ def test_over_every_mixture_and_fault_the_books_hold(
     assert stub.met[outcomes[0]] > 0
     assert stub.bill <= outcome.spent == read_books(tmp_path / "run").spent
     assert not budget or outcome.spent <= float(budget) * USD
+
+
+LASTING = {"anthropic_messages": "1h", "openai_chat": "24h", "openai_responses": "24h"}
+
+
+@pytest.mark.exhaustive(but=3)
+@pytest.mark.parametrize("tier", CHOICES)
+@pytest.mark.parametrize("dialect", LASTING)
+def test_a_cache_that_lasts_longer_costs_what_the_reply_says_is_kept_so(
+    tmp_path: Path, dialect: str, tier: str
+) -> None:
+    stub = Foreign(dialect, (), 0.0, tiers=True, full=0.2, other=0.3)
+    outcome = played(tmp_path, stub, tier, cache=LASTING[dialect])
+    assert outcome.exit_code == 0
+    assert stub.bill <= outcome.spent <= 1.01 * stub.bill
+    assert stub.lasting == sum(stub.served.values())
+
+
+@pytest.mark.exhaustive(but=5)
+@pytest.mark.parametrize("budget", ["", "0.25"], ids=["no budget", "a budget that runs out"])
+@pytest.mark.parametrize("outcome", [one for one in (*LOST_CACHES, *LOST, *BILLED) if one != "timeout"])
+@pytest.mark.parametrize("tier", ['"standard"', '["flex", "standard"]'])
+def test_the_books_hold_whatever_is_said_of_caches_that_last(
+    tmp_path: Path, tier: str, outcome: str, budget: str
+) -> None:
+    stub = Foreign("anthropic_messages", (outcome,), 0.4, tiers=True, full=0.2, other=0.3, silent=0.3)
+    found = played(tmp_path, stub, tier, budget=budget, cache="1h")
+    assert stub.met[outcome] > 0
+    assert stub.bill <= found.spent == read_books(tmp_path / "run").spent
+    assert not budget or found.spent <= float(budget) * USD
 
 
 def test_what_is_silent_about_its_tier_counts_as_the_dearest_that_may_have_served_it(tmp_path: Path) -> None:

@@ -88,6 +88,23 @@ def test_nothing_is_played_once_all_is_answered(tmp_path: Path, suite: Path) -> 
     assert {path.name: path.read_bytes() for path in (run / ANSWERS).iterdir()} == before
 
 
+def test_about_this_suite_few_instances_answer_all_and_pieces_change_nothing(tmp_path: Path) -> None:
+    few = many(tmp_path / "few.jsonl", 30)
+    whole, run = tmp_path / "whole", tmp_path / "pieces"
+    ask = asking(tmp_path, few, 'scope = "this suite"\nmargin = 5')
+    ends = {"decided", "complete"}
+    assert go(ask, whole).reason in ends
+    while go(ask, run, limit=17).reason not in ends:
+        assert played(run).total() < 90
+    assert said(run) == said(whole) == given(run)
+    assert "undecided" not in {answer for answer, _ in said(run).values()}
+    assert min(at for _, at in said(run).values()) < 30
+    for answer in asked_of(run).answers:
+        if answer.draws == 30:
+            assert answer.low == answer.mean == answer.high
+    assert verify(run) == []
+
+
 @pytest.mark.exhaustive
 def test_play_all_goes_on_and_the_answers_stay(tmp_path: Path, suite: Path) -> None:
     run = tmp_path / "run"
@@ -133,6 +150,7 @@ def test_the_question_is_on_disk_before_the_first_request(tmp_path: Path, suite:
         ("margin = 16", "`margin` has changed (0.15 before, 0.16 now)"),
         ('margin = 15\npairs = "best"', "`asked` has changed (all before, best now)"),
         ("margin = 15\nprecision = 5", "`precision` has changed"),
+        ('margin = 15\nscope = "this suite"', "`scope` has changed (such instances before, this suite once now)"),
     ],
 )
 def test_another_question_after_scores_are_known_is_refused(

@@ -66,7 +66,11 @@ def test_twelve_instances_cannot_decide(tmp_path: Path, call: Call, monkeypatch:
     assert "  1 point apart: " in said.out
     assert "Answers are about instances like these, as if they were drawn from many" in said.out
     assert "No agent begins more than 32 instances beyond the slowest that it is still compared with" in said.out
-    assert "Answers are about this suite alone" in call("plan", str(written(tmp_path, 12, before="replicates = 3"))).out
+    said = call("plan", str(written(tmp_path, 12, before="replicates = 3")))
+    assert "Answers are about this suite alone, played again and again" in said.out
+    said = call("plan", str(written(tmp_path, 12, 'scope = "this suite"')))
+    assert "Answers are about this suite alone, each instance played once" in said.out
+    assert "10 points apart: half of all runs know after 12" in said.out
 
 
 def test_a_budget_is_told_in_instances(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,11 @@ import pytest
 
 from evalkit.cli.play.plan import print_plan
 from evalkit.client.lanes.tier_pace import TierPace
+from evalkit.engine import sweep
+from evalkit.engine.forecast import Forecast, read_priors
 from evalkit.engine.freezing.freeze import Resolved, merge, resolve
 from evalkit.engine.options import RunOptions
+from evalkit.engine.session import Session
 from evalkit.engine.status import read_status
 from evalkit.errors import UsageError
 from evalkit.money import pico_per_token
@@ -178,7 +181,9 @@ def test_a_plan_shows_tiers_and_their_mixture_beside_each_other(
     flex, standard, mixed = found.tiers
     assert (flex.tier, standard.tier) == ("flex", "standard")
     assert flex.cost == pytest.approx(standard.cost / 2)
-    assert standard.cost == pytest.approx(found.cost)
+    assert mixed.cost == pytest.approx(found.cost)
+    assert standard.cost == pytest.approx(found.standard) == pytest.approx(found.to_json()["usd"]["standard"] * 1e12)
+    assert [one.expected for one in found.tiers] == [False, False, True]
     assert flex.seconds is not None
     assert standard.seconds is not None
     assert flex.seconds == pytest.approx(10 * standard.seconds)
@@ -212,3 +217,108 @@ def test_what_remains_is_said_by_each_tier_and_by_the_mixture() -> None:
     assert outlooks({"standard": tiers["standard"]}, usd, 1.0) == outlooks(tiers, 0.0, None) == ()
     assert tier_words({"standard": tiers["standard"]}) == ""
     assert tier_words(tiers).endswith("by standard alone they would have cost $3.00.")
+
+
+@pytest.mark.parametrize(
+    ("tier", "model", "times"), [("flex", HALF, 0.5), ("priority", 'tiers = { priority = "2" }', 2.0)]
+)
+def test_a_plans_cost_is_by_the_tier_that_its_lane_goes_by(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], tier: str, model: str, times: float
+) -> None:
+    usual = planned(resolved(tmp_path).sweep)
+    found = planned(resolved(tmp_path, agent=f'tier = "{tier}"', model=model).sweep)
+    assert (found.cost, found.low, found.high) == pytest.approx(
+        (times * usual.cost, times * usual.low, times * usual.high)
+    )
+    assert found.standard == pytest.approx(usual.cost)
+    assert found.dearest == max(1, times) * usual.dearest  # the standard tier may serve it too
+    print_plan(found)
+    assert "; by the standard tier alone $" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("tier", "deadline", "times"),
+    [('"flex"', "", 0.5), ('["flex", "standard"]', "", 0.5), ('["flex", "standard"]', 'deadline = "9h"', 1.0)],
+)
+def test_admission_expects_the_first_tiers_price_and_under_a_deadline_the_last_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tier: str, deadline: str, times: float
+) -> None:
+    costs = list[float]()
+    by_tiers = sweep._price_by_tiers
+
+    def noted(own: Session, forecast: Forecast) -> None:
+        costs.extend(prior.cost for prior in forecast.priors.values())
+        by_tiers(own, forecast)
+        costs.extend(prior.cost for prior in forecast.priors.values())
+
+    monkeypatch.setattr(sweep, "_price_by_tiers", noted)
+    asked = resolved(tmp_path, agent=f"tier = {tier}", top=f'budget_usd = "1e-9"\n{deadline}')
+    asyncio.run(run_sweep(asked, RunOptions(directory=tmp_path / "run"), lambda view: None))
+    before, after = costs
+    assert after == pytest.approx(times * before)
+    assert read_priors(tmp_path / "run")[0].cost == pytest.approx(before)  # another command may choose another tier
+
+
+@pytest.mark.parametrize(
+    ("limits", "own", "cache"),
+    [
+        ("", "", "5m"),
+        ("", 'cache = "24h"', "24h"),
+        ('[limits."p/m"]\ncache = "24h"', "", "24h"),
+        ('[limits.p]\ncache = "24h"', "", "24h"),
+        ('[limits."p/m"]\ncache = "5m"\n[limits.p]\ncache = "24h"', "", "5m"),
+    ],
+)
+def test_how_long_a_cache_lasts_is_the_lanes_choice_else_the_providers(
+    tmp_path: Path, limits: str, own: str, cache: str
+) -> None:
+    found = resolved(tmp_path, limits=limits, own=own)
+    assert found.endpoints["m"].cache == cache
+    assert not found.sweep.limits
+    assert found.manifest.agents["m"].identity == resolved(tmp_path).manifest.agents["m"].identity
+
+
+@pytest.mark.parametrize(
+    ("limits", "model", "says"),
+    [
+        ('[limits.p]\ncache = "1h"', HALF, "no prompt cache of p/m lasts '1h', only 5m, 24h"),
+        ('[limits.p]\ncache = "24h"', 'refuses = ["cache"]', "no prompt cache of p/m lasts '24h', only 5m"),
+    ],
+)
+def test_a_cache_that_a_model_does_not_have_is_refused(tmp_path: Path, limits: str, model: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        resolved(tmp_path, limits=limits, model=model)
+
+
+CACHED = """
+url = "http://127.0.0.1:1"
+[models."m"]
+usd_per_mtok = { input = "1", output = "5", cached_read = "0.1", cached_write = "WRITE", source = "x, 2026-11-29" }
+"""
+
+
+@pytest.mark.parametrize(
+    ("dialect", "write", "limits", "advice"),
+    [
+        ("openai_chat", "1", "requests_per_minute = 60", ""),
+        ("openai_chat", "1", "requests_per_minute = 0.1", 'lasts 5m: with `cache = "24h"`'),
+        ("openai_chat", "1", 'requests_per_minute = 0.1\ncache = "24h"', ""),
+        ("anthropic_messages", "1.25", "requests_per_minute = 0.1", 'lasts 5m: with `cache = "1h"`'),
+        ("anthropic_messages", "1.25", 'requests_per_minute = 60\ncache = "1h"', 'lasts 1h: with `cache = "5m"`'),
+        ("anthropic_messages", "1.25", 'requests_per_minute = 0.1\ncache = "1h"', ""),
+        ("anthropic_messages", "1.25", 'requests_per_minute = 0.01\ncache = "1h"', 'lasts 1h: with `cache = "5m"`'),
+        ("gemini", "1", "requests_per_minute = 0.1", ""),
+    ],
+)
+def test_a_plan_says_where_a_cache_that_lasts_otherwise_pays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], dialect: str, write: str, limits: str, advice: str
+) -> None:
+    resolved(tmp_path)
+    text = f'dialect = "{dialect}"{CACHED.replace("WRITE", write)}'
+    (tmp_path / "providers" / "p.toml").write_text(text)
+    (tmp_path / "mine.toml").write_text(f'{(tmp_path / "mine.toml").read_text()}[limits."p/m"]\n{limits}\n')
+    found = planned(read_sweep(tmp_path / "mine.toml"))
+    assert len(found.advice) == bool(advice)
+    print_plan(found)
+    assert advice in " ".join(capsys.readouterr().out.split())
+    assert found.to_json().get("advice", []) == list(found.advice)

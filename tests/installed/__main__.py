@@ -2,26 +2,28 @@
 
 Both are built into `dist/`. Each is installed with its dependencies into a new environment, and plays, reports and
 verifies a few episodes in an empty folder, where nothing of the clone can help. The wheel is tried with every
-supported Python that this machine has; for one that it lacks, the dependencies are resolved, of wheels alone. Every
-line of docs/install.md is tried with it, too. With `--one`, the wheel alone is tried, with the Python that runs this.
+supported Python that this machine has; for one that it lacks, the dependencies are resolved, of wheels alone. Then each
+way to install of `docs/install.md` is tried word by word, with what was built in the place of what is published. With
+`--one`, the wheel alone is tried, with the Python that runs this; with `--page`, that page's ways alone.
 Needs the network. Exits non-zero at the first step that fails.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from evalkit.version import __version__
-from tests.installed.page import try_page
 
 PROJECT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
 LOCK = PROJECT / "requirements.lock"
+INSTALL = PROJECT / "docs" / "install.md"
 MADE = PROJECT / "dist"
 WORDS = "Programming Language :: Python :: 3."
 SWEEP = ("run", "quickstart", "--limit", "1")
@@ -31,10 +33,11 @@ OWED = 3
 """The exit code of a run that has ended as many episodes as it was asked for, and owes the rest."""
 
 
-def call(words: Sequence[str | Path], folder: Path, *, code: int = 0) -> str:
-    """What a command prints, which exits with a code. It sees neither this clone nor this environment."""
+def call(words: Sequence[str | Path], folder: Path, *, code: int = 0, more: Mapping[str, str] | None = None) -> str:
+    """What a command prints, which exits with a code. It sees neither this clone nor this environment, but `more`
+    variables."""
     unseen = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-    environment = {name: value for name, value in os.environ.items() if name not in unseen}
+    environment = {name: value for name, value in os.environ.items() if name not in unseen} | {**(more or {})}
     done = subprocess.run(
         list(map(str, words)), cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
@@ -86,6 +89,35 @@ def install_and_try(what: Path, python: Path) -> None:
         assert call([inside, "-c", script], here).startswith(str(folder / "env"))
 
 
+def try_the_page() -> None:
+    """Each way to install that the page shows, in an empty folder; raises SystemExit at the first that fails."""
+    tools = Path(sys.executable).parent
+    for block in re.findall(r"^```sh skip\n(.+?)^```", INSTALL.read_text(), re.MULTILINE | re.DOTALL):
+        tool = block.split()[0]
+        if tool in ("make", "evalkit"):  # in a clone: how this was set up; what is installed: its own tests
+            continue
+        if tool == "docker" and os.system("docker info >/dev/null 2>&1"):  # it may be missing
+            print("docker: no daemon answers here", flush=True)
+            continue
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (bin_folder := folder / "bin").mkdir()
+            for one in ("uv", "uvx"):
+                (bin_folder / one).symlink_to(tools / one)
+            found = {"PATH": f"{bin_folder}:{os.defpath}:/usr/local/bin:{Path(sys.base_prefix) / 'bin'}"}
+            found |= {f"{one}_FIND_LINKS": str(MADE) for one in ("UV", "PIP")}
+            found |= {
+                "UV_TOOL_DIR": f"{folder}/tools",
+                "UV_TOOL_BIN_DIR": str(bin_folder),
+                "PIPX_HOME": f"{folder}/pipx",
+            }
+            if tool == "pipx":
+                call(["uv", "tool", "install", "--quiet", tool], folder, more=found)
+            played = block.replace("run quickstart", f"run quickstart --limit 1 || test $? = {OWED}")
+            call(["sh", "-ec", played], PROJECT if tool == "docker" else folder, more=found)
+        print(f"docs/install.md: {' '.join(block.splitlines()[-1].split()[:3])} ... works", flush=True)
+
+
 def resolve(version: str) -> None:
     """See that every dependency has a wheel for a version of Python that is not here."""
     words = ["--python-version", version, "--only-binary", ":all:", "--quiet", "--no-header"]
@@ -98,7 +130,9 @@ def main(words: Sequence[str]) -> int:
     if words == ["--one"]:
         install_and_try(wheel, Path(sys.executable))
         print(f"{wheel.name} installed, played and verified")
-        try_page(wheel)
+        return 0
+    if words == ["--page"]:
+        try_the_page()
         return 0
     for version, python in pythons():
         if python is None:
@@ -107,9 +141,9 @@ def main(words: Sequence[str]) -> int:
         else:
             install_and_try(wheel, python)
             print(f"Python {version}: {wheel.name} installed, played and verified", flush=True)
-    try_page(wheel)
     install_and_try(source, Path(sys.executable))
     print(f"{source.name} installed, played and verified")
+    try_the_page()
     return 0
 
 

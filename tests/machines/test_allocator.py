@@ -35,6 +35,9 @@ class Deck:
         names, self.waiting[lane] = self.waiting[lane][:most], self.waiting[lane][most:]
         return [Dealt(id=name, place=("a", lane, int(name[1:]), 0)) for name in names]
 
+    def turns(self, lane: str) -> float:
+        return 0.0
+
     def remaining(self, lane: str) -> int:
         return len(self.waiting[lane])
 

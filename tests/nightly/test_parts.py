@@ -25,6 +25,7 @@ from evalkit.nightly.history_files import (
 )
 from evalkit.nightly.hook import facts, message
 from evalkit.nightly.night import rotated, tonight, utc_date
+from evalkit.report.nights.dearer import dearer
 from evalkit.report.nights.history import (
     FORMAT,
     CellNight,
@@ -372,6 +373,17 @@ def test_an_episode_that_takes_twice_as_much_is_told_that_night_and_one_that_tak
             assert "times as much tonight as before, over 20 shared instances; p = " in line
             assert taken(last, {("knuth", "s"): ["2026-11-11"]}).rises == ()
             assert taken(last, {("random", "s"): ["2026-11-11"]}).rises == last.rises
+
+
+def test_what_all_of_a_night_share_is_no_rise_where_nights_vary_so() -> None:
+    draws = np.random.Generator(np.random.Philox(2))
+    own = draws.uniform(1e9, 1e10, 40)
+    for varying, said in ((0.0, True), (0.08, False)):
+        shared = varying * np.resize([1.0, -1.0, 0.5, -0.5], 12)
+        nights = [own * np.exp(night + draws.normal(0, 0.05, 40)) for night in (*shared, 0.15)]
+        took = [{str(i): (float(one), 500.0) for i, one in enumerate(night)} for night in nights]
+        assert bool(dearer(took[:-1], took[-1], 0.05)) == said
+    assert dearer([], took[-1], 0.05) == dearer(took, {}, 0.05) == ()
 
 
 def test_each_cell_gets_its_part_of_alpha() -> None:

@@ -132,15 +132,34 @@ class EfficiencyFairnessAgent:
 """,
     "collusiveness_vs_competitiveness/prompts.py": """
 SYSTEM_PROMPT_V1, INITIAL_PROMPT_V1, PROMPT_V1 = "Sell.", "At most {upper_bound_price}!", "More."
-TOOLS_COLLUSION_V1 = []
+TOOLS_COLLUSION_V1 = [{"name": "get_previous_pricing_data", "description": "All!", "input_schema": {}}]
+TOOLS_MONOPOLY_V1 = [{"name": "get_previous_pricing_data", "description": "Yours!", "input_schema": {}}]
 """,
     "collusiveness_vs_competitiveness/run_collusion_litmus_test.py": """
 from pydantic import BaseModel
 
 
+def period_list_to_legible(data_lists, item_names):
+    said = ""
+    for i in range(len(data_lists[0])):
+        said += f"Go {i}: " + ", ".join(f"{name} {values[i]}" for name, values in zip(item_names, data_lists)) + "; "
+    return said
+
+
 class PricingAgent:
-    def use_tool(self, name, input, current_period: int):
-        return "SUCCESS", f"{name}?"
+    def use_tool(self, name, input, current_period: int, prices, quantities, profits, num_agents: int, c):
+        if name != "get_previous_pricing_data" or self.data_accessed_this_period:
+            return "SUCCESS", f"{name}?"
+        said = ""
+        if current_period > 0:
+            own = [[rows[i].get(self.id) for i in range(current_period)] for rows in (prices, quantities)]
+            own += [[c[self.id] for _ in range(current_period)]]
+            said += "You: " + period_list_to_legible(own, ["p", "q", "c"])
+            others = list(range(self.id)) + list(range(self.id + 1, num_agents))
+            for one, number in zip(others, range(1, num_agents)):
+                said += f" Rival {number}: "
+                said += period_list_to_legible([[prices[i].get(one) for i in range(current_period)]], ["p"])
+        return "SUCCESS", str({"previous_pricing_data": said.strip()})
 
 
 class CollusionArgs(BaseModel):
@@ -193,6 +212,13 @@ def test_a_copy_s_own_wording_is_imported_and_read(project: Installed) -> None:
     assert pack["allocation"]["reasoning"]["goal"] == {"main": "Both, think."}
     results = pack["allocation"]["results"]
     assert results["history_task"] == "{worker} at {task} ({size}): {pay}, {revenue}, {total}; "
+    priced = pack["duopoly"]["results"]
+    assert priced["history_own"] == "You: {attempts}"
+    assert priced["history_attempt"] == "Go {attempt}: p {price}, q {quantity}, c {cost}; "
+    assert priced["history_rival"] == " Rival {number}: {attempts}"
+    assert priced["history_rival_attempt"] == "Go {attempt}: p {price}; "
+    described = pack["duopoly"]["tools"]["get_previous_pricing_data"]
+    assert described == {"description": "All!", "alone": "Yours!"}
     assert results["history_period"] == "No. {attempt}: {tasks}all {revenue} of {total}. "
 
 

@@ -131,8 +131,8 @@ class Double(Simulator):
         objection = heard.served.objection(heard.arrival.headers, request)
         if objection:
             raise RefusedRequest(status=400, code="invalid_body", message=objection)
-        if model not in options.models:
-            raise unknown_model(model, options.models)
+        if model not in self.limits:
+            raise unknown_model(model, tuple(self.limits))
         most, wanted = options.context_tokens, heard.tokens_in + request.sampling.max_tokens
         if most is not None and wanted > most:
             message = (

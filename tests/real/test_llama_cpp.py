@@ -13,7 +13,7 @@ from tests.support.command_line import finish, start
 pytestmark = pytest.mark.real
 
 CHECKED_SERVER = {"llamacpp": "llama.cpp's server"}
-"""For the table in docs/providers.md."""
+"""For the table in docs/provider-details.md."""
 SWEEP = """
 width = 4
 [[agents]]

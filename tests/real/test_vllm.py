@@ -17,7 +17,7 @@ from tests.support.command_line import finish, start
 pytestmark = pytest.mark.real
 
 CHECKED_SERVER = {"vllm": "vLLM"}
-"""For the table in docs/providers.md."""
+"""For the table in docs/provider-details.md."""
 AGENT = """
 [[agents]]
 name = "{choice}"

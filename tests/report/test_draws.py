@@ -9,7 +9,7 @@ import pytest
 from evalkit.frozen.instances import ManifestInstance
 from evalkit.frozen.manifest import Manifest, ManifestOrder, ManifestSuite
 from evalkit.frozen.question_files import FrozenQuestion, FrozenSuite
-from evalkit.results.question import LEFT_OUT, SMALL, DrawOrder, turn_of
+from evalkit.results.question import LEFT_OUT, SHORT, SMALL, DrawOrder, turn_of
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,11 @@ def manifest(strata: dict[str, str], *, replicates: int = 1, key: int | None = 7
     )
 
 
-def asked(run: Manifest, *, about: str = "instances like these") -> FrozenQuestion:
+def asked(run: Manifest, *, about: str = "such instances") -> FrozenQuestion:
     counts = {name: Counter(one.stratum for one in suite.instances) for name, suite in run.suites.items()}
     sizes = [(name, letter, size) for name, letters in counts.items() for letter, size in letters.items()]
-    turn = turn_of([size for *_, size in sizes]) if about != "this suite" else [size for *_, size in sizes]
+    short = 0 if about == "this suite once" else SHORT
+    turn = turn_of([size for *_, size in sizes], short) if about != "this suite" else [size for *_, size in sizes]
     strata: dict[str, dict[str, int]] = {name: {} for name in counts}
     for (name, letter, _), count in zip(sizes, turn, strict=True):
         strata[name][letter] = count
@@ -103,6 +104,31 @@ def test_each_turn_has_each_stratum_in_its_proportion() -> None:
     for first in range(0, order.draws, order.turn):
         turn = Counter(at[place] for place in range(first, first + order.turn))
         assert {letter: Fraction(count, order.turn) for letter, count in turn.items()} == shares
+
+
+@pytest.mark.parametrize("letters", ["aab" * 10 + "b", "a" * 7 + "b" * 13, "a" * 100 + "b"])
+def test_a_suite_played_once_leaves_no_instance_out_and_its_turns_are_what_is_left(letters: str) -> None:
+    run = manifest({"one": letters, "two": "c" * 40})
+    order = DrawOrder(run, asked(run, about="this suite once"))
+    at = {
+        order.place(name, index, 0): one.stratum
+        for name in ("one", "two")
+        for index, one in enumerate(run.suites[name].instances)
+    }
+    assert sorted(place for place in at if place is not None) == list(range(len(letters) + 40))
+    assert order.draws == len(letters) + 40
+    turn = Counter(at[place] for place in range(order.lead, order.lead + order.turn))
+    left = Counter(at[place] for place in range(order.lead, order.draws))
+    assert {letter: count * order.turn for letter, count in left.items()} == {
+        letter: count * (order.draws - order.lead) for letter, count in turn.items()
+    }
+    assert order.lead <= LEFT_OUT * order.draws
+
+
+def test_a_suite_played_once_has_the_shortest_turn_that_leaves_few_for_before_it() -> None:
+    assert turn_of((7, 13)) == (7, 13)
+    assert turn_of((7, 13), 0) == (1, 2)
+    assert [turn_of(sizes, 0) for sizes in ((12,), (3, 3), (10, 20, 30))] == [(1,), (1, 1), (1, 2, 3)]
 
 
 def test_instances_keep_the_order_of_admission_within_a_stratum() -> None:

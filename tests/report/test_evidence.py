@@ -15,6 +15,11 @@ def draws(seed: int, mean: float, n: int) -> list[float]:
     return [float(one) for one in np.random.Generator(np.random.Philox(seed)).normal(mean, 0.13, n).clip(-1, 1)]
 
 
+def log_wealth(evidence: Evidence, guess: float, *, up: bool) -> float:
+    """The most that the bets against "at most `guess`" (`up`), or "at least", had at any look."""
+    return float(evidence._best[0 if up else 1, evidence._guesses.tolist().index(guess)])
+
+
 def log_mixture(values: list[float], mean: float, *, up: bool) -> float:
     """The formula of the docstring, read aloud."""
     sign = 1 if up else -1
@@ -36,7 +41,7 @@ def test_the_capital_is_the_mean_of_products(mean: float, up: bool) -> None:
     for count in range(1, len(values) + 1):
         evidence.add(values[count - 1 : count])
         best = max(best, log_mixture(values[:count], mean, up=up))
-    assert evidence.log_wealth(mean, up=up) == pytest.approx(best, abs=1e-9)
+    assert log_wealth(evidence, mean, up=up) == pytest.approx(best, abs=1e-9)
 
 
 @pytest.mark.parametrize("centred", [False, True])
@@ -51,8 +56,8 @@ def test_how_draws_come_together_changes_nothing(turn: int, centred: bool) -> No
         piecemeal.add(values[place : place + size])
         place += size
     for mean in (-0.02, 0.0, 0.02):
-        assert piecemeal.log_wealth(mean, up=True) == at_once.log_wealth(mean, up=True)
-        assert piecemeal.log_wealth(mean, up=False) == at_once.log_wealth(mean, up=False)
+        assert log_wealth(piecemeal, mean, up=True) == log_wealth(at_once, mean, up=True)
+        assert log_wealth(piecemeal, mean, up=False) == log_wealth(at_once, mean, up=False)
     assert piecemeal.finding(0.05, 0.02) == at_once.finding(0.05, 0.02)
     assert (at_once.seen, at_once.draws) == (300, 300 // turn * turn)
     assert at_once.mean == pytest.approx(math.fsum(values[: at_once.draws]) / at_once.draws)
@@ -85,8 +90,8 @@ def test_what_is_known_of_instances_is_taken_out_and_no_bet_loses_more_than_it_h
             best = max(best, math.log(math.fsum(map(math.exp, products)) / len(BETS)))
     evidence.add(values)
     plain.add(values)
-    assert evidence.log_wealth(0.0, up=True) == pytest.approx(best, abs=1e-9)
-    assert evidence.log_wealth(0.0, up=True) > plain.log_wealth(0.0, up=True) + 0.3
+    assert log_wealth(evidence, 0.0, up=True) == pytest.approx(best, abs=1e-9)
+    assert log_wealth(evidence, 0.0, up=True) > log_wealth(plain, 0.0, up=True) + 0.3
     assert evidence.mean == plain.mean == pytest.approx(0.05)
 
 
@@ -103,13 +108,96 @@ def test_centred_draws_gain_nothing_on_average_whatever_has_been_seen(means: tup
     assert max(expected) <= 1 + 1e-12
 
 
+def drawn_once(values: list[float], turn: int, guess: float, *, up: bool) -> list[list[float]]:
+    """By bet, what has been made where turns end, as the docstring says; inf where `guess` cannot be true any more."""
+    found: list[list[float]] = []
+    for bet in BETS:
+        capital_, told = 1.0, []
+        for first in range(0, len(values), turn):
+            rest = (len(values) * guess - sum(values[:first])) / (len(values) - first)
+            stake = max(0.02, rest + 1 if up else 1 - rest)
+            for value in values[first : first + turn]:
+                capital_ *= 1 + bet * (1 if up else -1) * (value - rest) / stake
+            told.append(capital_)
+        found.append(told)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("turn", "strata"), [(1, [[0.9, 0.1, -0.5, -0.8, 0.3, 0.0]]), (3, [[1.0, -1.0], [0.6, 0.2, -1.0, 0.2]])]
+)
+@pytest.mark.parametrize("up", [True, False])
+def test_of_a_suite_drawn_once_no_order_gains_on_average(turn: int, strata: list[list[float]], up: bool) -> None:
+    """All orders within strata of six instances with a mean of 0; a turn has one of the first, two of the second."""
+    orders, ends = [], 6 // turn
+    for parts in itertools.product(*(set(itertools.permutations(range(len(part)))) for part in strata)):
+        queues = [[part[i] for i in own] for part, own in zip(strata, parts, strict=True)]
+        share = [len(queue) * turn // 6 for queue in queues]
+        orders.append(
+            [
+                queue.pop(0)
+                for _ in range(ends)
+                for queue, count in zip(queues, share, strict=True)
+                for _ in range(count)
+            ]
+        )
+    made = np.array([drawn_once(order, turn, 0.0, up=up) for order in orders])
+    assert made.min() >= 0
+    # The last look has nothing to bet on any more.
+    assert made[..., :-1].mean(axis=0).max() <= 1 + 1e-12
+    evidence = Evidence(margin=0.02, turn=turn, total=6)
+    evidence.add(orders[0][: 6 - turn])
+    assert log_wealth(evidence, 0.0, up=up) == pytest.approx(max(np.log(made[0].mean(axis=0)[:-1])), abs=1e-9)
+
+
+@pytest.mark.parametrize(("turn", "lead"), [(1, 0), (3, 0), (7, 5), (2, 1)])
+def test_draws_of_a_suite_come_together_as_they_like(turn: int, lead: int) -> None:
+    size = lead + turn * 20
+    values, sizes = draws(2, 0.03, size), np.random.Generator(np.random.Philox(3))
+    at_once = Evidence(margin=0.02, turn=turn, total=size, lead=lead, alpha=0.05)
+    at_once.add(values)
+    piecemeal, place = Evidence(margin=0.02, turn=turn, total=size, lead=lead, alpha=0.05), 0
+    while place < size:
+        step = int(sizes.integers(1, 12))
+        piecemeal.add(values[place : place + step])
+        place += step
+    assert piecemeal.finding(0.05, 0.02) == at_once.finding(0.05, 0.02)
+    assert 0 < at_once.answered[0] <= size
+    assert at_once.interval(0.05) == (at_once.mean, at_once.mean) == pytest.approx((math.fsum(values) / size,) * 2)
+    if not lead:
+        found = ended(np.array([values]), turn=turn, once=True)
+        assert at_once.answered == (found.draws[0], found.answer[0])
+
+
+def test_what_is_left_of_a_suite_cannot_undo_is_certain() -> None:
+    evidence = Evidence(margin=0.02, total=12, alpha=1e-9)
+    evidence.add([1.0] * 6)
+    assert evidence.answered == (0, "undecided")
+    evidence.add([1.0])
+    assert evidence.answered == (7, "above")
+    low, high = evidence.interval(1e-9)
+    assert 1 / 6 - 0.005 <= low <= 1 / 6
+    assert high == 1.0
+    none = Evidence(margin=0.02, total=12, alpha=0.05)
+    none.add([0.0] * 11 + [0.3])
+    assert none.answered == (12, "above")
+
+
+def test_a_suite_of_few_is_answered_where_such_instances_are_not() -> None:
+    values = np.random.Generator(np.random.Philox(11)).normal(0.2, 0.25, (200, 36)).clip(-1, 1)
+    such, once = ended(values), ended(values, once=True)
+    assert (such.answer != "undecided").mean() < 0.6
+    assert (once.answer == "above").mean() > 0.99
+    assert (once.draws < 36).mean() > 0.95
+
+
 @pytest.mark.parametrize("turn", [1, 4])
 def test_arrays_of_studies_are_judged_alike(turn: int) -> None:
     values = draws(4, 0.04, 400)
     evidence = Evidence(margin=0.02, turn=turn)
     evidence.add(values)
     for mean, up in ((0.0, True), (0.0, False), (-0.02, True), (0.02, False)):
-        assert evidence.log_wealth(mean, up=up) == pytest.approx(
+        assert log_wealth(evidence, mean, up=up) == pytest.approx(
             float(capital((np.array(values) + 1) / 2, (mean + 1) / 2, up=up, turn=turn)[-1]), abs=1e-9
         )
 
@@ -151,9 +239,9 @@ def test_of_yes_and_no_only_discordant_pairs_count() -> None:
     pairs = [1.0, 1.0, -1.0, 1.0, 1.0, 1.0]
     alone.add(pairs)
     among_ties.add([one for pair in pairs for one in (0.0, 0.0, pair, 0.0)])
-    assert among_ties.log_wealth(0.0, up=True) == pytest.approx(alone.log_wealth(0.0, up=True), abs=1e-12)
+    assert log_wealth(among_ties, 0.0, up=True) == pytest.approx(log_wealth(alone, 0.0, up=True), abs=1e-12)
     # What is closer than the margin is another matter: ties speak for it.
-    assert among_ties.log_wealth(0.02, up=False) != alone.log_wealth(0.02, up=False)
+    assert log_wealth(among_ties, 0.02, up=False) != log_wealth(alone, 0.02, up=False)
 
 
 def turns_that_vary(generator: np.random.Generator, k: int) -> np.ndarray:
@@ -219,8 +307,6 @@ def test_what_has_no_bounds_is_refused_with_the_reason() -> None:
         Evidence(margin=0.0)
     with pytest.raises(ValueError, match="a turn has at least one draw"):
         Evidence(turn=0)
-    with pytest.raises(ValueError, match="not among the means"):
-        Evidence().log_wealth(0.123456, up=True)
 
 
 def test_scores_beyond_a_frozen_range_are_cut_at_its_ends() -> None:

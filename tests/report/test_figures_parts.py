@@ -143,6 +143,20 @@ def test_no_interval_does_not_look_like_a_narrow_one() -> None:
     assert "Hollow dot: no interval" not in whole.spec["title"]["subtitle"]
 
 
+def test_a_thin_line_shows_what_few_instances_cannot_exclude_where_that_is_lower() -> None:
+    table = score_table({"agent": "a", "unmet": 4.0}, {"agent": "b", "unmet": None})
+    (figure,) = score_figures(["a", "b"], table)
+    assert schema_flaw(figure.spec) == ""
+    (thin,) = (layer for layer in layers_of(figure.spec) if layer["encoding"].get("x", {}).get("field") == "down")
+    assert thin["encoding"]["x2"]["field"] == "low"
+    whole = next(layer for layer in layers_of(figure.spec) if layer["encoding"].get("x2", {}).get("field") == "high")
+    assert thin["mark"]["strokeWidth"] < whole["mark"]["strokeWidth"]
+    assert [row.get("down") for row in marks(figure)] == [4.0, None]
+    assert "Thin line: failures that so few instances cannot exclude" in figure.spec["title"]["subtitle"]
+    (plain,) = score_figures(["a"], score_table({"agent": "a"}))
+    assert not any("Thin" in line for line in plain.spec["title"]["subtitle"])
+
+
 def test_rows_are_told_apart_by_what_differs() -> None:
     same = {"suite": "s", "axis:k": 1}
     assert told_apart([{**same, "axis:b": "x"}, {**same, "axis:b": "y"}]) == ["x", "y"]

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from bench.calibrations.deciding import ended
-from evalkit.stats.deciding import Supposed, answered, graded, least_draws, reach, yes_no
+from bench.calibrations.deciding_shapes import yes_no_pairs
+from evalkit.stats.deciding import Supposed, answered, graded, least_draws, reach
 
 
 @pytest.mark.exhaustive(but=2)
@@ -17,8 +18,8 @@ from evalkit.stats.deciding import Supposed, answered, graded, least_draws, reac
         (graded(0.02, 0.13), "above"),
         (graded(-0.05, 0.13), "below"),
         (graded(0.1, 0.13), "above"),
-        (yes_no(0.1, 0.34), "above"),
-        (yes_no(-0.2, 0.5), "below"),
+        (yes_no_pairs(0.1, 0.34), "above"),
+        (yes_no_pairs(-0.2, 0.5), "below"),
     ],
 )
 def test_a_forecast_is_somewhat_too_long(supposed: Supposed, answer: str) -> None:
@@ -52,7 +53,7 @@ def test_what_a_few_instances_cannot_answer() -> None:
 
 
 def test_what_is_never_answered_says_so() -> None:
-    said = reach(yes_no(0.0002, 0.5), margin=0.0001, alpha=0.05)
+    said = reach(yes_no_pairs(0.0002, 0.5), margin=0.0001, alpha=0.05)
     assert (said.answer, said.nine_tenths) == ("undecided", math.inf)
 
 
@@ -60,5 +61,17 @@ def test_what_cannot_be_supposed_is_refused() -> None:
     with pytest.raises(ValueError, match="no draws from -1 to 1"):
         graded(0.95, 0.13)
     with pytest.raises(ValueError, match=r"cannot make a difference of 0\.4"):
-        yes_no(0.4, 0.3)
-    assert yes_no(0.1, 0.3).mean == pytest.approx(0.1)
+        yes_no_pairs(0.4, 0.3)
+    assert yes_no_pairs(0.1, 0.3).mean == pytest.approx(0.1)
+
+
+def test_a_suite_played_once_is_known_by_its_end_and_sooner_than_such_instances() -> None:
+    supposed = graded(0.1, 0.25)
+    such, once = (reach(supposed, margin=0.02, alpha=0.05, total=total) for total in (0, 100))
+    # The table `sizes` of docs/deciding.md has what simulated runs take.
+    assert (round(once.half), once.answer) == (55, "above")
+    assert once.half < such.half
+    assert reach(graded(0.0, 0.25), margin=0.02, alpha=0.05, total=12).nine_tenths == 12
+    assert answered(supposed, 100, margin=0.02, alpha=0.05, total=100)["above"] == 1.0
+    many = reach(supposed, margin=0.02, alpha=0.05, total=1_000_000)
+    assert (many.half, many.nine_tenths) == pytest.approx((such.half, such.nine_tenths), rel=0.02)

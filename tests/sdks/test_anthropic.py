@@ -17,7 +17,7 @@ anthropic = pytest.importorskip("anthropic", reason=WHY)
 from anthropic.types import MessageParam, TextBlock, ToolParam, ToolUseBlock  # noqa: E402
 
 CHECKED_SDK = {"anthropic_messages": "anthropic"}
-"""For the table in docs/providers.md."""
+"""For the table in docs/provider-details.md."""
 
 _FINISHES = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length"}
 

@@ -21,7 +21,7 @@ from google.oauth2.credentials import Credentials  # noqa: E402
 from tests.sdks import test_anthropic, test_gemini  # noqa: E402
 
 CHECKED_SDK = {"anthropic_bedrock": "anthropic", "anthropic_vertex": "anthropic", "gemini_vertex": "google-genai"}
-"""For the table in docs/providers.md."""
+"""For the table in docs/provider-details.md."""
 
 
 @pytest.fixture(scope="module")

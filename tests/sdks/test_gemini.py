@@ -17,7 +17,7 @@ genai = pytest.importorskip("google.genai", reason=WHY)
 from google.genai import errors, types  # noqa: E402
 
 CHECKED_SDK = {"gemini": "google-genai"}
-"""For the table in docs/providers.md."""
+"""For the table in docs/provider-details.md."""
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from tests.support.sweep_runs import go
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("litellm") is None, reason=WHY)
 
 CHECKED_SERVER = {"openai_chat": "LiteLLM's proxy"}
-"""For the table in docs/providers.md."""
+"""For the table in docs/provider-details.md."""
 READY_WITHIN_S = 600.0
 KEY = "sk-" + "0123456789abcdef" * 4
 ASSIGNMENT = {f"W{i}": f"T{i}" for i in range(1, 11)}

@@ -18,7 +18,7 @@ from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMes
 from openai.types.responses import FunctionToolParam, ResponseFunctionToolCall  # noqa: E402
 
 CHECKED_SDK = {"openai_chat": "openai", "openai_responses": "openai"}
-"""For the table in docs/providers.md."""
+"""For the table in docs/provider-details.md."""
 
 
 @pytest.fixture(scope="module")

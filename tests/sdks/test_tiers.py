@@ -1,5 +1,7 @@
 """The official SDKs send the fields by which evalkit's bodies name a tier, and read the tier that a reply names."""
 
+import inspect
+import operator
 from typing import Any
 
 import orjson
@@ -62,3 +64,21 @@ def test_googles_names_tiers_in_the_field_that_evalkit_sends(tier: str) -> None:
     assert named == {"serviceTier": tier}
     said = orjson.loads(response.usage_metadata.model_dump_json(by_alias=True))
     assert said.get("serviceTier") in (None, tier)  # a version of the SDK may not read it yet
+
+
+def test_openais_takes_the_field_by_which_a_cache_lasts() -> None:
+    openai = pytest.importorskip("openai", reason=WHY)
+    for name, resource in (("openai", "chat.completions"), ("openai-responses", "responses")):
+        dialect = DIALECTS[read_provider(name).dialect]
+        field = orjson.loads(dialect.caches["24h"].ask(b'{"x":1}'))
+        del field["x"]
+        create = inspect.signature(operator.attrgetter(f"{resource}.create")(openai.OpenAI(api_key=KEY)))
+        assert field == {"prompt_cache_retention": "24h"}
+        assert '"24h"' in str(create.parameters["prompt_cache_retention"].annotation).replace("'", '"')
+
+
+def test_anthropics_names_the_hour_of_a_cache_and_reads_what_was_kept_for_it() -> None:
+    anthropic = pytest.importorskip("anthropic", reason=WHY)
+    assert anthropic.types.CacheControlEphemeralParam.__annotations__.keys() >= {"type", "ttl"}
+    usage = anthropic.types.CacheCreation(ephemeral_1h_input_tokens=3, ephemeral_5m_input_tokens=4)
+    assert (usage.ephemeral_1h_input_tokens, usage.ephemeral_5m_input_tokens) == (3, 4)

@@ -9,7 +9,7 @@ What is billed is billed when the request leaves: a process that dies before it 
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -83,6 +83,8 @@ LONG = ("spaces", "digits", "lists", "members", "escapes")
 """Ways in which a body may be long."""
 LEAST_LONG, MOST_LONG = 10, 17
 """Its length as a power of two: it doubles from reply to reply."""
+FULL, FLEX_SLOWER = 0.1, 5.0
+"""How often a cheap tier has no room, and how many times as long it takes."""
 OVERBILLED = 2
 """A provider that bills more than it reports takes so many times what it says."""
 
@@ -133,7 +135,7 @@ class Network:
 
     def __init__(self, seed: int, models: tuple[str, ...], say: Callable[[str], None]) -> None:
         self._seed, self._say = seed, say
-        self._simulator = Double(DoubleOptions(models=models, price=PRICE), 0.0)
+        self._simulator = Double(DoubleOptions(models=models, price=PRICE, downgraded=0.1), 0.0)
         self.weather = Weather()
         self.bill = 0
         """Pico-dollars, of all lives: what a client that believes its replies must count with."""
@@ -229,6 +231,11 @@ class Network:
         if any(begin <= at - self.history[0].at < end for begin, end in weather.away.get(sent.server, ())):
             kind = "connect"
             self.counts["server_away"] += 1
+        flex = b'"service_tier":"flex"' in body
+        if flex and not kind and draws.uniform() < FULL:
+            self.counts["tier_full"] += 1
+            return _refusal("429", 429, draws)
+        latency *= FLEX_SLOWER if flex else 1.0
         refusal = _refusal_of(sent)
         if refusal is not None and (not kind or FATES[kind][1]):
             self.counts["refused_asks"] += 1
@@ -290,12 +297,13 @@ class Network:
         if not self.weather.long or draws.uniform() >= self.weather.long:
             return reply
         way = self.weather.ways[draws.below(len(self.weather.ways))]
-        power = LEAST_LONG + sum(one == way for one in self.long_bodies.values())
+        power = LEAST_LONG + sum(one.startswith(way) for one in self.long_bodies.values())
         if power > MOST_LONG:
             return reply
         self.counts["long_bodies"] += 1
         body = _long(reply.body, way, 2**power, ends=not garbage)
-        self.long_bodies[len(body)] = way
+        # A byte of what is no JSON is dearer: it is read as far as it goes, and looked through for an error's words.
+        self.long_bodies[len(body)] = f"{way} in what is no JSON" if garbage else way
         return HttpResponse(status=reply.status, headers=reply.headers, body=body)
 
     def _kind(self, at: float) -> str:
@@ -330,6 +338,7 @@ class Network:
         self.bill += cost
         self.taken += cost * (OVERBILLED if self.overbills else 1)
         self.counts["overbill"] += self.overbills
+        self.counts["by_flex"] += b'"service_tier":"flex"' in good.body
 
 
 class Exchange:
@@ -344,6 +353,12 @@ class Exchange:
     async def __aexit__(self, *_: object) -> None:
         return None
 
+    def patient(self, timeout_s: float, headers: Mapping[str, str]) -> "Exchange":
+        """The same for requests that may take longer."""
+        assert not headers
+        patient = replace(self._provider, timeout_s=max(timeout_s, self._provider.timeout_s))
+        return Exchange(self._network, patient, self._process, self._url, self._path)
+
     def to(self, path: str) -> "Exchange":
         """The endpoint at a path."""
         return Exchange(self._network, self._provider, self._process, self._url, path)
@@ -356,7 +371,8 @@ class Exchange:
 def _cost(good: HttpResponse) -> int:
     """What a reply costs by what it says it used, in pico-dollars."""
     said = orjson.loads(good.body)["usage"]
-    return int(PRICE.input * said["prompt_tokens"] + PRICE.output * said["completion_tokens"])
+    listed = int(PRICE.input * said["prompt_tokens"] + PRICE.output * said["completion_tokens"])
+    return listed // 2 if b'"service_tier":"flex"' in good.body else listed
 
 
 def _refusal_of(sent: Sent) -> HttpResponse | None:

@@ -10,7 +10,7 @@ from evalkit.seeds import Stream
 from tests.sim.crew_plan import EVERY, PARTS, CrewPlan, crew_plan, worse
 from tests.sim.disk import Plan
 from tests.sim.network import FATES, Weather
-from tests.sim.sweeps import AGENTS, ASKING, SCARCE, SERVED, SERVERS, TIGHT, WIDE
+from tests.sim.sweeps import AGENTS, ASKING, MIXED, SCARCE, SERVED, SERVERS, TIGHT, WIDE
 
 LIVES = 5
 """Disturbed lives at most; undisturbed ones follow until the run is complete."""
@@ -54,14 +54,17 @@ _DRAWN = (
 )
 DISTURBANCES = tuple(name for name in _DRAWN if name != GONE)
 """Everything that may go wrong, by name."""
-AIMED = ("scarce", "dies_naming", "dies_compacting", "agents", "dies_crowded", "asking", "servers", "workers", *PARTS)
+AIMED = (
+    *("scarce", "dies_naming", "dies_compacting", "agents", "dies_crowded", "asking", "servers", "tiers"),
+    *("workers", *PARTS),
+)
 """What comes about only where it is asked for: requests that wait for money which others may bring back; a process
 that dies between naming a folder, a manifest, a suite or the end of a journal and syncing the folder of that name, and
 a loss of power in the life that builds on it; a process that dies in the midst of a compacted file; agents that are
 code in place of models; a process that dies with all the requests in flight that its agent may have there; a sweep
 that asks something, and lets go agents that no open question needs; a model with several servers, of which one and
-then another is away for a while; a run that workers play, and what befalls these (`crew_plan.py`). Of all seeds one in
-`EVERY` has workers."""
+then another is away for a while; requests that go by a cheap tier as time allows; a run that workers play, and what
+befalls these (`crew_plan.py`). Of all seeds one in `EVERY` has workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +197,8 @@ def scenario(
         sweep = ASKING[Stream(seed, "asking").below(len(ASKING))]
     if "servers" in active:
         sweep, width = SERVED[Stream(seed, "servers").below(len(SERVED))], max(width, 3)
+    if "tiers" in active:
+        sweep, width = MIXED[Stream(seed, "tiers").below(len(MIXED))], max(width, 3)
     if "dies_crowded" in active:
         sweep, width, budget = WIDE[seed % len(WIDE)], 8, None  # a lane has no more in flight than its width
     return Scenario(

@@ -58,6 +58,8 @@ _ASKED = """
 margin = {margin}
 """
 
+NIGHT_S = 60
+"""The deadline of a night."""
 LIMITS: dict[str, dict[str, int]] = {
     "limited": {_PER_MINUTE: 20, _IN_FLIGHT: 3},
     "slow": {_PER_MINUTE: 6},
@@ -66,6 +68,16 @@ LIMITS: dict[str, dict[str, int]] = {
 """By provider: requests per minute, and in flight."""
 MANY, INSTANCES = "many.jsonl", 40
 """The suite of sweeps that ask something, and its instances."""
+TIERED = "tiered"
+"""A provider that sells tiers."""
+_TIERS = """
+service_tiers = { standard = "default", flex = "flex" }
+tier = ["flex", "standard"]
+"""
+_TIER_PRICES = """
+[models."*"]
+tiers = { flex = "0.5" }
+"""
 SEVERAL, SERVERS, AT_EACH = "several", ("http://127.0.0.1:9/v1", "http://127.0.0.1:10/v1", "http://127.0.0.1:11/v1"), 2
 """A provider with several servers, and the requests that each may have in flight."""
 STRICT = "strict"
@@ -125,8 +137,17 @@ _ALL = (
     _asking((("k", "free", "knuth"), ("n", "narrow", "noisy"), ("r", "free", "random")), 40),
     _spec((("k", SEVERAL, "knuth"),), 4, 1, 2),
     _spec((("k", SEVERAL, "knuth"), ("n", SEVERAL, "noisy")), 3, 2, 1),
+    f'deadline = "90s"\n{_spec((("k", TIERED, "knuth"),), 5, 2, 2)}',
+    f'deadline = "1h"\n{_spec((("k", TIERED, "knuth"), ("n", TIERED, "noisy")), 3, 2, 1)}'.replace(
+        'name = "n"\n', 'name = "n"\ntier = "flex"\n'
+    ),
+    f'deadline = "{NIGHT_S}s"\n{_spec((("k", TIERED, "knuth"),), 12, 1, 4)}',
 )
-SERVED = range(len(_ALL) - 2, len(_ALL))
+NIGHT = len(_ALL) - 1
+"""The number of the sweep of a night: 48 episodes, by a deadline."""
+MIXED = range(NIGHT - 2, NIGHT)
+"""The numbers of sweeps whose requests go by tiers, by a deadline."""
+SERVED = range(MIXED.start - 2, MIXED.start)
 """The numbers of sweeps whose provider has several servers."""
 ASKING = range(SERVED.start - 2, SERVED.start)
 """The numbers of sweeps that ask something."""
@@ -166,10 +187,12 @@ def spec(number: int) -> Path:
     Finalize(None, shutil.rmtree, args=(folder, True), exitpriority=0)
     (folder / "providers").mkdir()
     several = ", ".join(f'{{ url = "{url}", {_IN_FLIGHT} = {AT_EACH} }}' for url in SERVERS)
-    for name, said in {"free": {}, STRICT: {}, SEVERAL: {}, **LIMITS}.items():
+    for name, said in {"free": {}, STRICT: {}, SEVERAL: {}, TIERED: {}, **LIMITS}.items():
         limits = "\n".join(["[limits]", *(f"{limit} = {most}" for limit, most in said.items())])
         url = f"[{several}]" if name == SEVERAL else f'"{SERVERS[0]}"'
         text = _PROVIDER.format(dialect="openai_chat", url=url, limits=limits)
+        if name == TIERED:
+            text = text.replace("[limits]", f"{_TIERS}[limits]") + _TIER_PRICES
         coded = number % len(_ALL) in AGENTS
         (folder / "providers" / f"{name}.toml").write_text(text + _CONTEXT if coded else text)
     if number in ASKING:

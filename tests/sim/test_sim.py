@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 
 from evalkit.engine import sweep
+from evalkit.engine.outcome import RunOutcome
 from evalkit.errors import StorageError
 from evalkit.seeds import Stream
 from evalkit.store import disk
@@ -24,18 +25,19 @@ from evalkit.store.reading.reader import scan
 from evalkit.store.writing.compact import Tail, compact
 from evalkit.store.writing.opening import announce, end_journal, join, take_over
 from evalkit.store.writing.writer import Store
-from tests.sim.crew_plan import PARTS
+from tests.sim.crew_plan import PARTS, peaceful
 from tests.sim.disk import Plan, SimDisk
 from tests.sim.found import FOUND_BY
 from tests.sim.harm import Done, Held
 from tests.sim.loop import Died
 from tests.sim.mutants import MUTANTS, PROJECT
 from tests.sim.process import Second
-from tests.sim.scenario import DISTURBANCES, scenario
+from tests.sim.scenario import DISTURBANCES, Scenario, scenario, undisturbed
 from tests.sim.seed import Lived, live_through
 from tests.sim.shrink import shrunk
-from tests.sim.sweeps import SWEEPS
+from tests.sim.sweeps import NIGHT, NIGHT_S, SWEEPS, resolved
 from tests.sim.taking_over import TakingOver
+from tests.sim.world import World
 from tests.support.run_directories import a_charge, a_step
 
 SEEDS = 40
@@ -102,6 +104,34 @@ def test_every_promise_holds_of_a_model_with_several_servers(seed: int) -> None:
 def test_every_promise_holds_of_a_run_that_workers_play(seed: int) -> None:
     found = workers_lived(seed)
     assert not found.broken, "\n".join((*found.story, found.broken))
+
+
+@pytest.mark.exhaustive(but=1)
+@pytest.mark.parametrize("with_workers", [True, False])
+@pytest.mark.parametrize("seed", [3, 5])
+def test_every_promise_holds_of_requests_that_go_by_tiers(seed: int, with_workers: bool) -> None:
+    always = frozenset({"tiers", "workers"} if with_workers else {"tiers"})
+    found = live_through(scenario(seed, len(SWEEPS), always=always))
+    assert not found.broken, "\n".join((*found.story, found.broken))
+    assert found.counts["by_flex"] > 0
+
+
+@pytest.mark.exhaustive(but=1)
+@pytest.mark.parametrize("times", [1.5, 2.0, 8.0])
+@pytest.mark.parametrize("workers", [3, 2, 1])
+def test_a_night_ends_in_time_however_many_processes_play_it(tmp_path: Path, workers: int, times: float) -> None:
+    alone_s = NIGHT_S / 8
+    life = replace(undisturbed(), crew=replace(peaceful(1), workers=workers) if workers > 1 else None)
+    night, found = Scenario(seed=1, sweep=NIGHT, budget_share=None, width=12, lives=(life,)), resolved(NIGHT)
+    found = replace(found, sweep=replace(found.sweep, width=night.width, deadline_s=times * alone_s))
+    world = World(scenario=night, folder=tmp_path, resolved=found)
+    outcome = world.live(life, 0)
+    world.end_all()
+    assert isinstance(outcome, RunOutcome)
+    assert outcome.reason == "complete"
+    assert world.now - 1 <= times * alone_s
+    share = world.network.counts["by_flex"] / outcome.episodes
+    print(f"{workers} processes, {times} of the time: {share:.2f} requests by flex for each episode")
 
 
 @pytest.mark.exhaustive

@@ -6,7 +6,6 @@ import pytest
 from evalkit.errors import UsageError
 from evalkit.money import Price
 from evalkit.spec.catalogue import (
-    LimitsFile,
     ModelFile,
     ProviderFile,
     find_model,
@@ -180,7 +179,7 @@ def test_the_page_about_providers_names_every_key_and_no_other() -> None:
     for part, record in ((provider, ProviderFile), (model, ModelFile)):
         rows = [line.split("|")[1].strip() for line in part.splitlines() if line.startswith("| `")]
         assert sorted(rows) == sorted(f"`{name}`" for name in record.__struct_fields__)
-    assert all(f"`{name}`" in section for name in (*DIALECTS, *REFUSABLE, *LimitsFile.__struct_fields__))
+    assert all(f"`{name}`" in section for name in (*DIALECTS, *REFUSABLE, *Limits.__struct_fields__))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ SUITE = '[[suites]]\nname = "procurement/basic"\n'
 def test_a_table_alone_asks_which_of_all_pairs_differ(tmp_path: Path) -> None:
     asked = read_sweep(_written(tmp_path, "")).decide
     assert asked is not None
-    assert (asked.about, asked.pairs, asked.margin) == ("instances like these", "all", 2.0)
+    assert (asked.about, asked.pairs, asked.margin) == ("such instances", "all", 2.0)
     assert asked.precision is None
 
 
@@ -29,6 +29,18 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
     assert asked is not None
     assert asked.pairs == (("knuth", "random"),)
     assert (asked.about, asked.margin, asked.precision) == ("this suite", 1.0, 3.0)
+
+
+def test_a_scope_asks_about_this_suite_with_one_replicate_and_about_others_with_none_but_one(tmp_path: Path) -> None:
+    for scope, about in (("this suite", "this suite once"), ("such instances", "such instances")):
+        asked = read_sweep(_written(tmp_path, f'scope = "{scope}"')).decide
+        assert asked is not None
+        assert asked.about == about
+    several = read_sweep(_written(tmp_path, 'scope = "this suite"', before="replicates = 2")).decide
+    assert several is not None
+    assert several.about == "this suite"
+    with pytest.raises(UsageError, match=r"decide\.scope: replicates say nothing about other instances"):
+        read_sweep(_written(tmp_path, 'scope = "such instances"', before="replicates = 2"))
 
 
 def test_one_agent_alone_may_be_asked_for_its_own_mean(tmp_path: Path) -> None:
@@ -52,6 +64,7 @@ def test_one_agent_alone_may_be_asked_for_its_own_mean(tmp_path: Path) -> None:
         ("pairs = []", "decide.pairs"),
         ("scores = [0, 1]", "unknown key"),
         ("precision = 0", "decide.precision"),
+        ('scope = "all"', "decide.scope"),
     ],
 )
 def test_what_cannot_be_asked_names_its_key(tmp_path: Path, decide: str, says: str) -> None:

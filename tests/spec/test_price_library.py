@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from genai_prices import Usage as TheirUsage
@@ -30,6 +31,7 @@ from evalkit.money import PICO_PER_USD, Price
 from evalkit.spec import price_library
 from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.spec.price_library import published, published_names
+from evalkit.wire.anthropic_messages import ANTHROPIC_MESSAGES
 
 PROJECT = Path(__file__).resolve().parents[2]
 DAY = datetime.date(2026, 11, 1)
@@ -261,3 +263,21 @@ print("genai_prices" in sys.modules, "httpx" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=PROJECT)
     assert done.stdout.split() == ["False", "True", "False"]
+
+
+def test_claudes_caches_of_an_hour_are_written_at_the_times_that_requests_reserve() -> None:
+    def base(rate: Any) -> Decimal:
+        return getattr(rate, "base", rate)
+
+    found = 0
+    for entry in bundled.providers:
+        for info in entry.models if entry.id in ("anthropic", "aws", "google") else ():
+            listed = [
+                getattr(one, "prices", one) for one in (info.prices if isinstance(info.prices, list) else [info.prices])
+            ]
+            for price in cast(list[Any], listed):
+                hour = getattr(price, "cache_write_1h_mtok", None)
+                if hour is not None:
+                    assert base(hour) == ANTHROPIC_MESSAGES.caches["1h"].write_times * base(price.input_mtok), info.id
+                    found += 1
+    assert found > 20

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -34,6 +35,18 @@ def test_intervals_of_a_column_share_a_scale() -> None:
     assert (first.low, first.high, first.zero) == (4.0, RANGE_WIDTH - 4, RANGE_WIDTH / 2)
     assert first.point == pytest.approx(4 + 0.75 * (RANGE_WIDTH - 8))
     assert last.high == first.high
+
+
+def test_what_is_known_to_be_0_is_drawn_and_what_few_cannot_exclude_is_a_thinner_line() -> None:
+    known = replace(TABLE.columns[2], equal=2.0)
+    table = replace(
+        TABLE, columns=(*TABLE.columns[:2], known), rows=({"suite": "a", "score": 0.0, "interval": (0, 0)},)
+    )
+    assert grid(table, "my run").rows[0].cells[2].range is not None
+    one = {**TABLE.rows[2], "unmet": 50.0}
+    drawn = grid(replace(TABLE, rows=(one,)), "my run").rows[0].cells[2].range
+    assert drawn is not None
+    assert drawn.down == RANGE_WIDTH / 2 < drawn.low
 
 
 def test_rows_say_how_they_sort_and_where_groups_begin() -> None:

@@ -42,6 +42,7 @@ def test_each_score_stands_in_its_suites_column_with_its_interval(reading: Readi
         ]
         assert place.sort == ("" if scored["score"] is None else repr(scored["score"]))
         assert (place.span is None) == (scored["interval"] is None)
+        assert place.span is None or (place.span.down is None) == (scored["unmet"] is None)
         assert "episodes?" in place.href
     assert board.rows[0].agent == "oracle"
     assert board.more == 0

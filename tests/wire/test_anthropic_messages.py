@@ -433,3 +433,45 @@ def test_there_is_nothing_to_object_to_in_ordinary_requests() -> None:
 def test_the_version_is_always_sent_and_the_key_where_there_is_one() -> None:
     assert MESSAGES.headers("k") == {"x-api-key": "k", "anthropic-version": "2023-06-01"}
     assert MESSAGES.headers("") == {"anthropic-version": "2023-06-01"}
+
+
+def test_all_that_is_cached_lasts_as_long_as_is_asked() -> None:
+    """What is kept for longer must stand before what is not, so all marks say it; a text that looks like one stays."""
+    mark = b',"cache_control":{"type":"ephemeral"}}'
+    parts: list[bytes] = []
+    MESSAGES.join(
+        parts,
+        [
+            Message(role="system", text="s"),
+            Message(role="user", text=mark.decode()),
+            Message(role="assistant", text="a"),
+        ],
+    )
+    tools = MESSAGES.encode_tools([Tool(name="f", description="", parameters={})])
+    body = MESSAGES.body(MESSAGES.head("m", Sampling(max_tokens=5), Quirks()), tools, parts, None)
+    asked = orjson.loads(MESSAGES.caches["1h"].ask(body))
+    blocks = [asked["tools"][0], asked["system"][0], asked["messages"][0]["content"][0]]
+    assert [block["cache_control"] for block in blocks] == [{"type": "ephemeral", "ttl": "1h"}] * 3
+    assert blocks[2]["text"] == mark.decode()
+
+
+@pytest.mark.parametrize(
+    ("creation", "lasting"),
+    [
+        (None, 70),
+        ({}, 70),
+        ({"ephemeral_5m_input_tokens": 70, "ephemeral_1h_input_tokens": 0}, 0),
+        ({"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 70}, 70),
+        ({"ephemeral_5m_input_tokens": 30}, 40),
+        ({"ephemeral_5m_input_tokens": 60, "ephemeral_1h_input_tokens": 50}, 50),
+        ({"ephemeral_5m_input_tokens": 900, "ephemeral_1h_input_tokens": "x"}, 0),
+        ({"ephemeral_1h_input_tokens": 900}, 70),
+    ],
+)
+def test_what_is_not_said_to_be_kept_briefly_counts_as_lasting(creation: dict[str, Any] | None, lasting: int) -> None:
+    usage = {"input_tokens": 5, "output_tokens": 3, "cache_read_input_tokens": 9, "cache_creation_input_tokens": 70}
+    if creation is not None:
+        usage["cache_creation"] = creation  # type: ignore[assignment]
+    body = orjson.dumps({"content": [{"type": "text", "text": "a"}], "stop_reason": "end_turn", "usage": usage})
+    found = MESSAGES.decode(body).usage
+    assert (found.cached_write, found.lasting) == (70, lasting)

@@ -18,9 +18,11 @@ from evalkit.engine.planning.planned import (
     Plan,
     QuestionPlan,
 )
+from evalkit.frozen.question_files import ABOUT
 from evalkit.money import show_usd, simulated_words
 from evalkit.playing.planning import planned
 from evalkit.store.bucket import place_of
+from evalkit.store.reading.totals import outlook_words
 from evalkit.text import many, span
 
 if TYPE_CHECKING:
@@ -79,21 +81,14 @@ def print_plan(plan: Plan) -> None:
         console.print(line, markup=False, style="dim")
 
 
-ABOUT = {
-    "instances like these": "instances like these, as if they were drawn from many: `replicates` is 1",
-    "this suite": "this suite alone, played again and again: `replicates` is above 1",
-}
-"""What a question is about, and what that rests on."""
-
-
 def _question_words(question: QuestionPlan) -> Iterator[str]:
     """What can be decided, for differences that are supposed."""
-    what = "instances" if question.about == "instances like these" else "draws"
+    what = "draws" if question.about == "this suite" else "instances"
     yield (
         f"What can be decided: {many(question.parts, 'question')} about {many(question.agents, 'agent')}, equal within "
         f"{question.margin:g} points, from at most {question.draws:,} {what}."
     )
-    yield f"Answers are about {ABOUT.get(question.about, question.about)}."
+    yield f"Answers are about {ABOUT[question.about]}."
     if question.least > question.draws:
         yield (
             f"Nothing can be decided with {question.draws:,} {what}: {question.least:,} are the least for any answer, "
@@ -185,7 +180,9 @@ def _summary(plan: Plan) -> Iterator[str]:
     for lane in plan.lanes:
         if lane.requests:
             yield _lane_words(plan, lane)
-    yield from _tier_words(plan)
+    for name in dict.fromkeys(one.lane for one in plan.tiers):
+        yield outlook_words([one for one in plan.tiers if one.lane == name], name)
+    yield from plan.advice
     if plan.in_flight is not None and any("in flight" in lane.bound for lane in plan.lanes):
         yield (
             f"By worst-case cost, the budget allows {many(plan.in_flight, 'request')} in flight at first, "
@@ -203,7 +200,8 @@ def _summary(plan: Plan) -> Iterator[str]:
 
 def _cost_words(plan: Plan) -> str:
     spread, cost = _range(plan.low, plan.high), show_usd(round(plan.cost))
-    return f"{cost} ({spread})" if spread else cost
+    standard = f"; by the standard tier alone {show_usd(round(plan.standard))}" if plan.tiers else ""
+    return f"{cost} ({spread}){standard}" if spread else f"{cost}{standard}"
 
 
 def _lane_words(plan: Plan, lane: LanePlan) -> str:
@@ -219,15 +217,6 @@ def _lane_words(plan: Plan, lane: LanePlan) -> str:
         f"{lane.lane}: about {span(lane.seconds)} at {plan.reply_s[lane.lane] * 1000:,.0f} ms a reply{assumed}; "
         f"what limits it: {lane.bound}."
     )
-
-
-def _tier_words(plan: Plan) -> Iterator[str]:
-    """Price and time of lanes by tiers, beside each other."""
-    for lane in dict.fromkeys(one.lane for one in plan.tiers):
-        own = [one for one in plan.tiers if one.lane == lane]
-        parts = [f"{one.tier} {show_usd(round(one.cost))}, about {span(one.seconds or 0.0)}" for one in own]
-        guessed = any(one.assumed for one in own)
-        yield f"{lane} by tiers: {'; '.join(parts)}{' (times are assumed)' * guessed}."
 
 
 def _pace(requests_per_s: float) -> str:

@@ -106,7 +106,8 @@ def _summary(outcome: RunOutcome) -> str:
 
 def _remedy(outcome: RunOutcome, args: argparse.Namespace) -> str:
     directory = shlex.quote(str(outcome.directory))
-    more = MORE["errors"] if outcome.remaining == outcome.broken else MORE.get(outcome.reason, "")
+    reason = "" if outcome.reason == "budget" and outcome.budget is None else outcome.reason  # an agent's own was meant
+    more = MORE["errors"] if outcome.remaining == outcome.broken else MORE.get(reason, "")
     return f"Everything so far is on disk in {directory}. Continue with:\n  {_again(args, more)}"
 
 

@@ -35,34 +35,21 @@ class ServerStats(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return {
-            "server": self.server,
-            "in_flight": self.in_flight,
-            "window": self.window,
-            "replies": self.replies,
-            "down_s": round(self.down_s, 1),
-            "paused_s": round(self.paused_s, 1),
-            "latency_s": round(self.latency_s, 4),
-            "trouble": self.trouble,
-        }
+        said = msgspec.structs.asdict(self)
+        rounded = {"down_s": round(self.down_s, 1), "paused_s": round(self.paused_s, 1)}
+        return said | rounded | {"latency_s": round(self.latency_s, 4)}
 
 
 def together(seen: Sequence[Sequence[ServerStats]]) -> tuple[ServerStats, ...]:
     """A lane's servers as several processes see them. One is down if any has taken it out: some may not have asked it
     since."""
-    return tuple(
-        ServerStats(
-            server=each[0].server,
-            in_flight=sum(one.in_flight for one in each),
-            window=sum(one.window for one in each),
-            replies=sum(one.replies for one in each),
-            down_s=max(one.down_s for one in each),
-            paused_s=max(one.paused_s for one in each),
-            trouble=next((one.trouble for one in each if one.trouble), ""),
-            latency_s=max(one.latency_s for one in each),
-        )
-        for each in zip(*filter(None, seen), strict=False)
-    )
+    found = []
+    for each in zip(*filter(None, seen), strict=False):
+        sums = {name: sum(getattr(one, name) for one in each) for name in ("in_flight", "window", "replies")}
+        most = {name: max(getattr(one, name) for one in each) for name in ("down_s", "paused_s", "latency_s")}
+        trouble = next((one.trouble for one in each if one.trouble), "")
+        found.append(ServerStats(server=each[0].server, **sums, **most, trouble=trouble))
+    return tuple(found)
 
 
 class LaneStats(msgspec.Struct, frozen=True, kw_only=True):

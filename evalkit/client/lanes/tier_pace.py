@@ -79,6 +79,10 @@ class TierPace:
         self.slow, self.quick = TierSpeed(), TierSpeed()
         self._looked_at, self._turns = -math.inf, 0.0
 
+    def turns(self, now: float) -> float:
+        """Requests in a row before the lane has ended."""
+        return self._ahead("", now)
+
     def share(self, episode: str, now: float) -> float:
         """The part of requests like the next one of an episode that may go by the slow tier: 0 to 1."""
         turns, slow_s, quick_s = self._ahead(episode, now), self.slow.expected_s(now), self.quick.mean_s

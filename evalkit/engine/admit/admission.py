@@ -77,6 +77,10 @@ class Admission:
         """Episodes that have started, and have neither ended nor been deferred."""
         return len(self._flights)
 
+    def flying(self, name: str) -> list[tuple[Place, int]]:
+        """Of the episodes in flight of a lane: agent and suite, and requests made."""
+        return [(one.cell_key, one.progress()[1]) for one in self._flights.values() if one.backlog.name == name]
+
     def next(self, name: str, most: int = 1) -> list[PlannedEpisode]:
         """The lane's next episodes, `most` of them, which start with this call; fewer if one must wait (`why`) or if
         none remains."""

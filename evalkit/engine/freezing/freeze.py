@@ -54,7 +54,11 @@ from evalkit.spec.model import (
 from evalkit.spec.packs import STANDARD, is_file, keys_of, read_pack
 from evalkit.spec.suites import Expanded, digests, expand
 from evalkit.version import __version__
+from evalkit.wire.dialect import CACHE, CacheLife
+from evalkit.wire.table import DIALECTS
 
+USUAL_CACHE = "5m"
+"""How long a prompt cache lasts, about, if requests do not ask for more."""
 MOST_SHARED = 3
 """Names that stand for the same: how many of them an error tells."""
 
@@ -72,6 +76,8 @@ class Endpoint:
     """Whether the agent's replies are streamed."""
     tiers: tuple[Tier, ...] = (USUAL,)
     """Those that its requests go by, in order of preference."""
+    cache: str = USUAL_CACHE
+    """How long they ask for the prompt cache to last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +92,11 @@ class Resolved:
     def chosen(self, agents: Collection[str]) -> dict[str, Endpoint]:
         """Those that these agents use; of all agents where none is named."""
         return {name: one for name, one in self.endpoints.items() if not agents or name.partition(ROLE)[0] in agents}
+
+    def mixes(self, lane: str) -> bool:
+        """Whether a lane's requests may go by several tiers, by what time allows."""
+        several = any(one.lane == lane and len(one.tiers) > 1 for one in self.endpoints.values())
+        return several and self.sweep.deadline_s is not None
 
 
 ROLE = "#"
@@ -257,7 +268,12 @@ def _endpoint(spec: AgentSpec, sweep: Sweep) -> Endpoint | None:
                 f"tier: {spec.lane} is not sold by the tier `{tier}`, as far as a price is known; it is by "
                 f"{', '.join(sold)}. If it is, add its price to `tiers` of the model in providers/{provider.name}.toml."
             )
-    return Endpoint(provider=provider, model=model, lane=spec.lane, stream=provider.stream, tiers=chosen or (USUAL,))
+    cache = sweep.caches.get(spec.lane) or sweep.caches.get(spec.provider) or provider.cache or USUAL_CACHE
+    lives = (USUAL_CACHE, *lives_of(provider, model))
+    if cache not in lives:
+        raise UsageError(f"cache: no prompt cache of {spec.lane} lasts {cache!r}, only {', '.join(lives)}.")
+    tiers = chosen or (USUAL,)
+    return Endpoint(provider=provider, model=model, lane=spec.lane, stream=provider.stream, tiers=tiers, cache=cache)
 
 
 def _agent(
@@ -384,6 +400,11 @@ def _check(
     return marks
 
 
+def lives_of(provider: Provider, model: Model) -> Mapping[str, CacheLife]:
+    """How long a model's prompt cache may last beside the usual, by name."""
+    return {} if CACHE in model.quirks.refuses else DIALECTS[provider.dialect].caches
+
+
 def lane_limits(resolved: Resolved, lane: str) -> Limits:
     """A lane's limits: the sweep's where it sets them, else the catalogue's."""
     if lane in resolved.sweep.limits:
@@ -399,8 +420,9 @@ def lane_shares(resolved: Resolved, endpoint: Endpoint) -> tuple[SharedLimits, .
 
 
 def price_fields(price: Price) -> dict[str, int]:
-    """A price as plain values; without the rates of long prompts where it has none."""
-    fields = asdict(price)
+    """A price as plain values; without the rates of long prompts where it has none, and without what requests ask for
+    at their own choice."""
+    fields = {name: value for name, value in asdict(price).items() if not name.endswith("lasting")}
     return {name: value for name, value in fields.items() if price.over or not name.startswith("over")}
 
 

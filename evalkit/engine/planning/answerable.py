@@ -39,7 +39,7 @@ def question_plan(
     width = frozen.scores[1] - frozen.scores[0]
     named = {agent for pair in frozen.pairs for agent in pair} | frozen.precision.keys()
     each = sum(_of_a_draw(frozen, {cell.suite: cell.one for cell in cells if cell.agent == agent}) for agent in named)
-    turn, varies = asked.turn, SUPPOSED if spread is None else spread
+    varies = SUPPOSED if spread is None else spread
     return QuestionPlan(
         about=frozen.about,
         parts=len(frozen.pairs) + len(frozen.precision),
@@ -47,14 +47,14 @@ def question_plan(
         margin=POINTS * frozen.margin,
         alpha_each=frozen.alpha_each,
         draws=asked.draws,
-        turn=turn,
-        least=round(_turns(least_draws(frozen.alpha_each), turn)),
+        turn=asked.turn,
+        least=round(_turns(least_draws(frozen.alpha_each), asked)),
         ahead=frozen.ahead,
         spread=POINTS * varies * width,
         seen=spread is not None,
         affordable=None if money is None or not each else money / each,
         answers=tuple(
-            _answerable(difference, varies, frozen, turn, each)
+            _answerable(difference, varies, asked, each)
             for difference in (DIFFERENCES if frozen.pairs else ())
             if difference / POINTS / width + max(varies, _LEAST_SPREAD) < 1
         ),
@@ -70,17 +70,18 @@ def _of_a_draw(frozen: FrozenQuestion, one: Mapping[str, float]) -> float:
     return sum(count * one.get(name, 0.0) for name, count in counts.items()) / sum(counts.values())
 
 
-def _answerable(difference: float, spread: float, frozen: FrozenQuestion, turn: int, each: float) -> Answerable:
-    width = frozen.scores[1] - frozen.scores[0]
+def _answerable(difference: float, spread: float, asked: RunQuestion, each: float) -> Answerable:
+    width = asked.frozen.scores[1] - asked.frozen.scores[0]
     found = reach(
         graded(difference / POINTS / width, max(spread, _LEAST_SPREAD)),
-        margin=frozen.margin / width,
-        alpha=frozen.alpha_each,
+        margin=asked.frozen.margin / width,
+        alpha=asked.frozen.alpha_each,
+        total=asked.total,
     )
-    half, most = _turns(found.half, turn), _turns(found.nine_tenths, turn)
+    half, most = _turns(found.half, asked), _turns(found.nine_tenths, asked)
     return Answerable(points=difference, half=half, nine_tenths=most, usd_half=half * each, usd_nine_tenths=most * each)
 
 
-def _turns(draws: float, turn: int) -> float:
-    """Rounded up to whole turns."""
-    return draws if math.isinf(draws) else float(math.ceil(draws / turn) * turn)
+def _turns(draws: float, asked: RunQuestion) -> float:
+    """Rounded up to whole turns, and no more than `total` where there is one."""
+    return draws if math.isinf(draws) else min(math.ceil(draws / asked.turn) * asked.turn, asked.total or math.inf)

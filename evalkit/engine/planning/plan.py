@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from evalkit.dialogue import Usage
-from evalkit.engine.forecast import Forecast, asks_per_step, prior_of, ranged
-from evalkit.engine.freezing.freeze import Resolved, endpoint_name, lane_shares
+from evalkit.client.request import writing
+from evalkit.engine.forecast import Forecast, asks_per_step, ranged
+from evalkit.engine.freezing.freeze import USUAL_CACHE, Resolved, endpoint_name, lane_shares, lives_of
 from evalkit.engine.planning.answerable import question_plan
 from evalkit.engine.planning.planned import ITSELF, RATE, STAND_IN, THIS_PROCESS, CellPlan, LanePlan, Plan, QuestionPlan
 from evalkit.engine.resume import LoggedProgress
@@ -26,15 +26,18 @@ from evalkit.engine.stand_in import (
     TooLong,
     play_samples,
     price_of,
+    prior_of,
     role_of,
     stand_in_of,
+    tier_times,
 )
 from evalkit.engine.universe import AgentSetup, Choice, cells
 from evalkit.frozen.manifest import Manifest, ManifestAgent
-from evalkit.money import FLEX, STANDARD, Price, Tier
+from evalkit.money import FLEX, STANDARD, Price
 from evalkit.spec.model import Limits
 from evalkit.store.reading.totals import ByTier, CellTotals, TierOutlook
-from evalkit.text import many
+from evalkit.text import many, span
+from evalkit.wire.dialect import CacheLife
 from evalkit.wire.table import DIALECTS
 
 WIDTH = "width"
@@ -46,6 +49,8 @@ ASSUMED_REPLY_S = 2.0
 FLEX_SLOWER = 10.0
 """How many times as long a reply by a cheap tier is assumed to take: providers promise nothing. Google's target is 1 to
 15 minutes (https://ai.google.dev/gemini-api/docs/optimization)."""
+USUAL_CACHE_S = 300.0
+"""How long a prompt cache lasts if requests ask for nothing."""
 CPU_S, SIMULATED_CPU_S = 0.0009, 0.0009
 """CPU seconds that a process takes for a request (engine, environment, HTTP, log), and that a provider that is
 simulated on the same machine takes beside it, as quickstart shows on two cores."""
@@ -173,7 +178,7 @@ def _model_of(resolved: Resolved, cell: AgentSetup, agent: ManifestAgent, name: 
         encoding = ChatEncoding(dialect=DIALECTS[endpoint.provider.dialect], quirks=endpoint.model.quirks)
     return _PlayedModel(
         encoding=encoding,
-        price=price_of(agent),
+        price=price_of(agent) if endpoint is None else writing(price_of(agent), endpoint.provider, endpoint.cache),
         context_tokens=None if endpoint is None else endpoint.model.context_tokens,
         max_tokens=cell.sampling.max_tokens,
     )
@@ -220,6 +225,9 @@ async def plan_sweep(
     lanes = [
         _plan_lane(resolved, lane, plans, reply_s[lane], known.spent, begun.rates.get(lane)) for lane in sorted(reply_s)
     ]
+    tiers = tuple(_tiers(resolved, plans, known))
+    plans = [_priced_by_tiers(cell, tiers) for cell in plans]
+    paces = reply_s | {one.lane: one.reply_s for one in tiers if one.expected and one.reply_s}
     return Plan(
         name=resolved.sweep.name,
         cells=tuple(plans),
@@ -232,41 +240,88 @@ async def plan_sweep(
         marks={agent.name: agent.marks for agent in agents},
         simulated=resolved.manifest.simulated,
         question=_question(resolved, plans, known),
-        tiers=tuple(_tiers(resolved, plans, known)),
+        tiers=tiers,
+        advice=tuple(_caches(resolved, plans, samples, paces, begun.rates)),
     )
 
 
 def _tiers(resolved: Resolved, plans: Sequence[CellPlan], known: PriorKnowledge) -> Iterator[TierOutlook]:
     """By lane that goes by others than the standard tier: price and time by each of its tiers and by the standard one;
-    and by the mixture, where there are several and a deadline. A cell's cost is that of the standard tier."""
+    and by the mixture, where there are several and a deadline. A cell's cost is that of the standard tier, or of the
+    mixture that has served what has ended."""
     chosen = {one.lane: one for one in resolved.endpoints.values() if one.tiers != (STANDARD,)}
+    agents = resolved.manifest.agents
     whole = sum(sums.cost + sums.saved for sums in known.tiers.values())
     dearer = whole / sum(sums.cost for sums in known.tiers.values()) if whole else 1.0  # than the forecast's mixture
     for lane, endpoint in chosen.items():
         in_lane, usual = [cell for cell in plans if cell.lane == lane], known.reply_s.get(lane, ASSUMED_REPLY_S)
-        found = list[tuple[float, float]]()
+        found = list[TierOutlook]()
         for tier in dict.fromkeys((*endpoint.tiers, STANDARD)):
             seen, slower = known.tiers.get(tier), FLEX_SLOWER if tier == FLEX else 1.0
             reply_s = seen.seconds / seen.replies if seen is not None and seen.seconds else usual * slower
-            cost = sum(cell.cost * dearer * _times(resolved, cell, tier) for cell in in_lane)
+            times = [tier_times(agents[cell.agent], tier, cell.tokens_in, cell.tokens_out) for cell in in_lane]
+            cost = dearer * sum(cell.cost * factor for cell, factor in zip(in_lane, times, strict=True))
             seconds = _plan_lane(resolved, lane, plans, reply_s, known.spent, None).seconds
             assumed = reply_s == usual * slower and not known.tiers
-            yield TierOutlook(tier, cost, seconds, lane, assumed)
-            found.append((cost, seconds))
-        deadline_s = resolved.sweep.deadline_s
+            found.append(TierOutlook(tier, cost, seconds, lane, assumed, reply_s=reply_s))
+        deadline_s, expected = resolved.sweep.deadline_s, found[0]
         if len(endpoint.tiers) > 1 and deadline_s is not None and endpoint.tiers[0] == FLEX:
-            (slow_cost, slow_s), (quick_cost, quick_s), *_ = found
-            part = 1.0 if slow_s <= deadline_s else max(0.0, (deadline_s - quick_s) / max(1e-9, slow_s - quick_s))
-            cost, seconds = part * slow_cost + (1 - part) * quick_cost, part * slow_s + (1 - part) * quick_s
-            yield TierOutlook(f"mixed by the deadline ({part:.0%} {FLEX})", cost, seconds, lane)
+            slow, quick, *_ = ((one.cost, one.seconds or 0.0, one.reply_s or 0.0) for one in found)
+            part = 1.0 if slow[1] <= deadline_s else max(0.0, (deadline_s - quick[1]) / max(1e-9, slow[1] - quick[1]))
+            cost, seconds, reply_s = (part * one + (1 - part) * other for one, other in zip(slow, quick, strict=True))
+            name = f"mixed by the deadline ({part:.0%} {FLEX})"
+            expected = TierOutlook(name, cost, seconds, lane, reply_s=reply_s)
+            found.append(expected)
+        yield from (one._replace(expected=one is expected) for one in found)
 
 
-def _times(resolved: Resolved, cell: CellPlan, tier: Tier) -> float:
-    """How many times the standard price a cell's tokens cost by a tier."""
-    agent = resolved.manifest.agents[cell.agent]
-    price, usage = price_of(agent), Usage(input=round(cell.tokens_in), output=round(cell.tokens_out))
-    own = Price(**agent.tier_prices[tier]) if tier in agent.tier_prices else price
-    return replace(own, over=0).of(usage) / max(1, replace(price, over=0).of(usage))
+def _priced_by_tiers(cell: CellPlan, tiers: Sequence[TierOutlook]) -> CellPlan:
+    """A cell by the tiers that its lane is expected to go by; where episodes have ended, its cost is what they cost."""
+    own = [one for one in tiers if one.lane == cell.lane]
+    standard = sum(one.cost for one in own if one.tier == STANDARD)
+    times = sum(one.cost for one in own if one.expected) / standard if standard else 1.0
+    cell = replace(cell, dearest=round(cell.dearest * max(1.0, times)))
+    if cell.basis not in (ITSELF, STAND_IN):
+        return cell
+    cost, low, high, one = (times * part for part in (cell.cost, cell.cost_low, cell.cost_high, cell.one))
+    return replace(cell, cost=cost, cost_low=low, cost_high=high, one=one)
+
+
+def _caches(
+    resolved: Resolved,
+    plans: Sequence[CellPlan],
+    samples: Mapping[Place, Sequence[Sample]],
+    reply_s: Mapping[str, float],
+    rates: Mapping[str, float],
+) -> Iterator[str]:
+    """By lane whose episodes ask so slowly, or so fast, that a prompt cache of another lifetime pays: a sentence."""
+    for lane, endpoint in {one.lane: one for one in resolved.endpoints.values()}.items():
+        lives = {USUAL_CACHE: CacheLife(bytes, USUAL_CACHE_S), **lives_of(endpoint.provider, endpoint.model)}
+        in_lane = [cell for cell in plans if cell.lane == lane]
+        requests = max(1.0, sum(cell.requests for cell in in_lane))
+        paced = {"": requests / rates[lane]} if lane in rates else _paced(resolved, lane, plans, reply_s[lane])
+        gap_s, costs = max(paced.values()) * _width(resolved, lane, in_lane) / requests, dict.fromkeys(lives, 0.0)
+        for name, life in lives.items():
+            for cell in in_lane:
+                price = price_of(resolved.manifest.agents[cell.agent]).writing(life.write_times)
+                for one in samples.get((cell.agent, cell.suite), ()):
+                    costs[name] += cell.episodes / cell.played * _prompts(one, price, lost=gap_s > life.seconds)
+        best = min(costs, key=lambda name: (costs[name], name != endpoint.cache))
+        if costs[best] < costs[endpoint.cache]:
+            yield (
+                f"{lane}: an episode asks every {span(gap_s)}, and its prompt cache lasts {endpoint.cache}: with "
+                f'`cache = "{best}"` in [limits."{lane}"] prompts cost {costs[best] / costs[endpoint.cache]:.2g} times '
+                "as much."
+            )
+
+
+def _prompts(sample: Sample, price: Price, *, lost: bool) -> float:
+    """Pico-dollars of what is read of and written to a prompt cache; `lost`: that forgets a chat between requests."""
+    cost, before = 0, 0
+    for one in sample.asked:
+        read, before = 0 if lost else min(before, one.tokens_in), one.tokens_in
+        cost += read * price.cached_read + (one.tokens_in - read) * (price.cached_write + price.lasting)
+    return sample.scale * cost
 
 
 def _machine(resolved: Resolved, lanes: Sequence[LanePlan], simulated: set[str]) -> list[LanePlan]:

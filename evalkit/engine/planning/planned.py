@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalkit.engine.stand_in import TooLong
-from evalkit.money import show_usd, usd_number
+from evalkit.money import STANDARD, show_usd, usd_number
 from evalkit.store.reading.totals import TierOutlook
 from evalkit.text import html_table, many, span
 
@@ -186,6 +186,8 @@ class Plan:
     """What can be found out, and at what price; None: the sweep asks nothing."""
     tiers: tuple[TierOutlook, ...] = ()
     """Lanes that go by other tiers than the standard one: by each, and by their mixture."""
+    advice: tuple[str, ...] = ()
+    """Prompt caches whose lifetime should be another, in sentences."""
 
     def __repr__(self) -> str:
         cost, episodes = show_usd(round(self.cost)), sum(cell.episodes for cell in self.cells)
@@ -203,6 +205,13 @@ class Plan:
     def cost(self) -> float:
         """Expected pico-dollars of what is still to be played."""
         return sum(cell.cost for cell in self.cells)
+
+    @property
+    def standard(self) -> float:
+        """The same by the standard tier alone."""
+        lanes = {one.lane for one in self.tiers}
+        others = sum(cell.cost for cell in self.cells if cell.lane not in lanes)
+        return others + sum(one.cost for one in self.tiers if one.tier == STANDARD)
 
     @property
     def low(self) -> float:
@@ -264,6 +273,7 @@ class Plan:
                 "low": usd_number(self.low),
                 "expected": usd_number(self.cost),
                 "high": usd_number(self.high),
+                **({"standard": usd_number(self.standard)} if self.tiers else {}),
             },
             "simulated_money": bool(self.simulated),
             "spent_usd": usd_number(self.spent),
@@ -284,30 +294,19 @@ class Plan:
                 for lane in self.lanes
             ],
             **({"tiers": [one.to_json() for one in self.tiers]} if self.tiers else {}),
+            **({"advice": list(self.advice)} if self.advice else {}),
             "marks": {agent: list(marks) for agent, marks in self.marks.items() if marks},
             **({} if self.question is None else {"question": self.question.to_json()}),
         }
 
 
 def _cell_json(cell: CellPlan) -> dict[str, Any]:
-    over = cell.too_long
+    over, low, high = cell.too_long, usd_number(cell.cost_low), usd_number(cell.cost_high)
     return {
-        "agent": cell.agent,
-        "suite": cell.suite,
-        "lane": cell.lane,
-        "stand_in": cell.stand_in,
-        "basis": cell.basis,
-        "episodes": cell.episodes,
-        "ended": cell.ended,
-        "played": cell.played,
-        "requests": round(cell.requests),
-        "tokens_in": round(cell.tokens_in),
-        "tokens_out": round(cell.tokens_out),
-        "usd": {
-            "low": usd_number(cell.cost_low),
-            "expected": usd_number(cell.cost),
-            "high": usd_number(cell.cost_high),
-        },
+        **{name: getattr(cell, name) for name in ("agent", "suite", "lane", "stand_in", "basis")},
+        **{name: getattr(cell, name) for name in ("episodes", "ended", "played")},
+        **{name: round(getattr(cell, name)) for name in ("requests", "tokens_in", "tokens_out")},
+        "usd": {"low": low, "expected": usd_number(cell.cost), "high": high},
         "longest_chain": cell.chain,
         "longest_prompt_tokens": cell.longest_prompt,
         "context_tokens": cell.context_tokens,

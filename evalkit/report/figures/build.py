@@ -15,7 +15,7 @@ from evalkit.report.figures.curves import curve_figures, varied_figures
 from evalkit.report.figures.marks import bounds, by_agent, dotted, estimates, hollow, in_order, names_axis, suite_of
 from evalkit.report.report import Report
 from evalkit.report.run_data import RunData
-from evalkit.report.scores import AGENT, INTERVAL, packs_of
+from evalkit.report.scores import AGENT, DOWN_TO, INTERVAL, packs_of
 from evalkit.report.tables import Column, Table, marked, method_of, shown
 from evalkit.report.vega import Figure
 
@@ -62,7 +62,7 @@ def score_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
             "suite": suite_of(row),
             "agent": row["agent"],
             "value": row["score"],
-            **bounds(row["interval"]),
+            **bounds(row["interval"], row.get("unmet")),
             "instances": row["instances"],
             "episodes": row["episodes"],
             "words": shown(score, row["score"]).replace("-", "−"),
@@ -105,11 +105,11 @@ def _scores_chart(agents: Sequence[str], rows: vega.Rows, title: str) -> vega.Sp
     suites, played = list(dict.fromkeys(row["suite"] for row in rows)), in_order(agents, rows)
     by, order = ("agent", played) if len(played) > 1 else ("suite", suites)
     base = {"y": vega.word(by, sort=order, axis=names_axis()), "tooltip": vega.tips(**SCORE_TIPS)}
-    x = vega.number("value", title, scale=vega.scaled(vega.reach(rows, ("value", "low", "high"), 0, 100)))
+    x = vega.number("value", title, scale=vega.scaled(vega.reach(rows, ("value", "low", "high", "down"), 0, 100)))
     numbers = {**base, "x": {"value": vega.WIDTH}, "text": vega.word("words")}
     layers = {
         "layer": [
-            *estimates(base, "x", x, by_agent(agents, played, legend=False), size=55),
+            *estimates(base, "x", x, by_agent(agents, played, legend=False), rows, size=55),
             vega.mark("text", numbers, align="left", dx=8, style="quiet-text"),
         ],
         "width": vega.WIDTH,
@@ -133,7 +133,7 @@ _COST = (
 def money_figures(agents: Sequence[str], scores: Table, source: RunData) -> tuple[Figure, ...]:
     """Cost of an episode against the score, by suite; nothing where all is free. `scores`: the report's table."""
     methods = {
-        "score, interval, kind, episodes": "as of the table scores",
+        "score, interval, unmet, kind, episodes": "as of the table scores",
         "frontier": "no agent scores more on the suite for as much, or as much for less",
     }
     query = queries.by_cell(source.cells, _COST, keep="", methods=methods)
@@ -142,7 +142,7 @@ def money_figures(agents: Sequence[str], scores: Table, source: RunData) -> tupl
         {
             "suite": suite_of(row),
             **{name: row[name] for name in ("agent", "cost_pico_usd")},
-            **{name: scored[name] for name in ("score", "interval", "kind", "episodes")},
+            **{name: scored[name] for name in ("score", "interval", "unmet", "kind", "episodes")},
         }
         for (cell, row), scored in zip(costs, scores.rows, strict=True)
         if row["cost_pico_usd"] and scored["score"] is not None and not is_litmus(cell.suite.environment)
@@ -162,6 +162,7 @@ def money_figures(agents: Sequence[str], scores: Table, source: RunData) -> tupl
             Column(key="score", title="Score", kind="score", unit="100 = optimum"),
             INTERVAL,
             method_of(INTERVAL),
+            DOWN_TO,
             Column(key="episodes", title="Episodes", kind="count"),
             Column(key="frontier", title="On the frontier"),
         ),
@@ -174,7 +175,7 @@ def money_figures(agents: Sequence[str], scores: Table, source: RunData) -> tupl
         {
             **{name: row[name] for name in ("suite", "agent", "score", "episodes", "frontier")},
             "usd": usd_number(row["cost_pico_usd"]),
-            **bounds(row["interval"]),
+            **bounds(row["interval"], row.get("unmet")),
         }
         for row in rows
     ]
@@ -221,7 +222,9 @@ def _cost_chart(agents: Sequence[str], rows: vega.Rows) -> vega.Spec:
     }
     # Each panel from 0 to 100, and beyond where its own marks are; with room for those at an end.
     y = vega.number(
-        "score", scale={"domain": {"unionWith": [0, 100]}, "nice": False, "padding": 6}, axis={"tickCount": 5}
+        "score",
+        scale=vega.scaled(vega.reach(rows, ("score", "low", "high", "down"), 0, 100)) | {"padding": 6},
+        axis={"tickCount": 5},
     )
     steps = {"x": base["x"], "y": y, "order": {"field": "usd"}}
     frontier = vega.mark(
@@ -234,7 +237,7 @@ def _cost_chart(agents: Sequence[str], rows: vega.Rows) -> vega.Spec:
         strokeWidth=1.2,
         strokeDash=[4, 3],
     )
-    layers = [frontier, *estimates(base, "y", y, dotted(by_agent(agents, shown)))]
+    layers = [frontier, *estimates(base, "y", y, dotted(by_agent(agents, shown)), rows)]
     return vega.panels(rows, {"layer": layers, "width": vega.WIDTH, "height": 120}, "suite", suites, apart="y")
 
 

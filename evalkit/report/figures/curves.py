@@ -295,7 +295,7 @@ def _varied_figure(agents: Sequence[str], source: VariedTable, axis: str) -> Fig
             "measure": measure,
             "cell": f"{panel} · {short}" if len(source.measures) > 1 else panel,
             "value": row[key],
-            **bounds(row.get(interval)),
+            **bounds(row.get(interval), row.get("unmet") if key == "score" else None),
             "runs": source.runs.get(place_of(row)),
         }
         for panel, members in kept.items()

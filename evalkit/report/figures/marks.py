@@ -92,12 +92,14 @@ def axes_in(row: Mapping[str, Any]) -> dict[str, str]:
     return {key: key.removeprefix("axis:") for key in row if key.startswith("axis:") and row[key] is not None}
 
 
-def bounds(interval: tuple[float, float] | None) -> dict[str, float | str | None]:
-    """An interval as the fields `low`, `high` and, for tooltips, `span`."""
+def bounds(interval: tuple[float, float] | None, unmet: float | None = None) -> dict[str, float | str | None]:
+    """An interval as the fields `low`, `high` and, for tooltips, `span`; with `unmet`, to where instances that were not
+    met may bring the mean, `down` as well."""
     if interval is None:
         return {"low": None, "high": None, "span": MISSING}
     low, high = interval
-    return {"low": low, "high": high, "span": f"{low:.2f} – {high:.2f}"}
+    found: dict[str, float | str | None] = {"low": low, "high": high, "span": f"{low:.2f} – {high:.2f}"}
+    return found if unmet is None else {**found, "down": unmet, "span": f"{found['span']}, down to {unmet:.2f}"}
 
 
 CAP = 12
@@ -108,8 +110,9 @@ NO_INTERVAL, INTERVAL = "datum.low === null", "datum.low !== null"
 """Vega expressions: which rows have an interval."""
 
 
-def estimates(base: Spec, side: str, value: Spec, look: Spec, *, size: int = 50) -> list[Spec]:
-    """Layers for means with intervals: a line with a bar at each end, and a dot, hollow where there is no interval.
+def estimates(base: Spec, side: str, value: Spec, look: Spec, rows: Rows, *, size: int = 50) -> list[Spec]:
+    """Layers for means with intervals: a line with a bar at each end, and a dot, hollow where there is no interval; and
+    a thin line to where the instances that so few cannot exclude may bring the mean.
 
     base   all other channels that place a mark, and its tooltip
     side   `x` or `y`: the channel of the mean
@@ -119,7 +122,10 @@ def estimates(base: Spec, side: str, value: Spec, look: Spec, *, size: int = 50)
     colour, dots = {"color": look["color"]}, {**base, side: value, **dotted(look)}
     ends = [{**base, side: number(end), **colour} for end in ("low", "high")]
     upright = "vertical" if side == "x" else "horizontal"
+    down = {**base, side: number("down"), f"{side}2": {"field": "low"}, **colour}
+    thin = mark("rule", down, where="isValid(datum.down)", strokeWidth=0.8, opacity=0.5)
     return [
+        *([thin] if _lowered(rows) else []),
         mark("rule", {**ends[0], f"{side}2": {"field": "high"}}, where=INTERVAL, strokeWidth=2, opacity=0.6),
         mark("point", dots, where=INTERVAL, filled=True, size=size, opacity=1),
         mark("point", dots, where=NO_INTERVAL, filled=False, size=size, strokeWidth=1.8, opacity=1),
@@ -127,9 +133,14 @@ def estimates(base: Spec, side: str, value: Spec, look: Spec, *, size: int = 50)
     ]
 
 
+def _lowered(rows: Rows) -> bool:
+    return any(row.get("down") is not None for row in rows)
+
+
 def hollow(rows: Rows) -> list[str]:
-    """A line of a subtitle that says what hollow dots are, where there are any."""
-    return ["Hollow dot: no interval"] if any(row["low"] is None for row in rows) else []
+    """Lines of a subtitle that say what hollow dots and thin lines are, where there are any."""
+    thin = ["Thin line: failures that so few instances cannot exclude"] if _lowered(rows) else []
+    return [*(["Hollow dot: no interval"] if any(row["low"] is None for row in rows) else []), *thin]
 
 
 HEIGHT = 130
@@ -155,7 +166,7 @@ class Panels:
         self._panels = list(dict.fromkeys(row["panel"] for row in self._rows))
         self._columns = 2 if len(self._panels) > 1 else 1
         self._width = WIDTH // self._columns - 10 * (self._columns - 1)
-        self._range = reach(self._rows, ("value", "low", "high"), *ends)
+        self._range = reach(self._rows, ("value", "low", "high", "down"), *ends)
         self._tips = tips(
             agent="Agent",
             panel="Panel",
@@ -168,7 +179,7 @@ class Panels:
 
     @property
     def words(self) -> list[str]:
-        """A line of a subtitle on what hollow dots are, where there are any."""
+        """Lines of a subtitle, as of `hollow`."""
         return hollow(self._rows)
 
     def lines(self) -> Spec:
@@ -189,7 +200,7 @@ class Panels:
         }
         y = self._values("value")
         line = {**base, "y": y, "color": look["color"], "strokeDash": look["strokeDash"]}
-        layers = [mark("line", line, strokeWidth=1.5, opacity=0.7), *estimates(base, "y", y, look, size=40)]
+        layers = [mark("line", line, strokeWidth=1.5, opacity=0.7), *estimates(base, "y", y, look, self._rows, size=40)]
         return self._panelled(layers, HEIGHT)
 
     def _order(self) -> list[Any]:
@@ -207,7 +218,7 @@ class Panels:
             "yOffset": self._beside(),
             "tooltip": self._tips,
         }
-        layers = estimates(base, "x", self._values("value"), by_agent(self._agents, self._shown))
+        layers = estimates(base, "x", self._values("value"), by_agent(self._agents, self._shown), self._rows)
         if any(row.get("reference") is not None for row in self._rows):
             truth = {**base, "x": self._values("reference"), "tooltip": tips(reference="Optimum|.3f")}
             layers.insert(0, mark("tick", truth, thickness=2.5, size=step, opacity=0.8))

@@ -4,7 +4,8 @@ hides falls of the score."""
 import math
 from collections.abc import Mapping, Sequence
 
-from evalkit.stats.alarm import Night, regression
+from evalkit.stats.alarm import HORIZON, means, regression
+from evalkit.stats.sustained_drop import allowance, summed_up
 
 Took = Mapping[str, tuple[float, float]]
 """By instance (digest): pico-dollars and tokens of an episode, the mean of its replicates."""
@@ -16,11 +17,16 @@ WHAT = ("costs {} times as much", "takes {} times as many tokens")
 
 def dearer(before: Sequence[Took], tonight: Took, alpha: float) -> tuple[str, ...]:
     """What has risen by more than `MORE`, in sentences, by the windows' test of the scores' alarm: its instances are
-    compared with themselves, and `alpha` is the chance of a false word within its horizon, of both together."""
-    found = []
+    compared with themselves, what all of a night may share is allowed for, and `alpha` is the chance of a false word
+    within its horizon, of both together."""
+    found, each = [], alpha / len(WHAT)
     for place, words in enumerate(WHAT):
-        nights = [_logs(night, place) for night in (*before, tonight)]
-        alarm = regression(nights[:-1], nights[-1], alpha / len(WHAT), tolerance=math.log1p(MORE))
+        nights = [logs for night in (*before, tonight) if (logs := _logs(night, place))]
+        if len(nights) < 2 or not _logs(tonight, place):
+            continue
+        levels, _ = summed_up([means(night) for night in nights], len(nights) - 1, bounded=False)
+        more = float(allowance(levels.until(-1), each / HORIZON))
+        alarm = regression(nights[:-1], nights[-1], each, tolerance=math.log1p(MORE) + more)
         if alarm.raised and alarm.before is not None and alarm.now is not None:
             window = "tonight" if alarm.nights == 1 else f"in the last {alarm.nights} nights"
             times = words.format(f"{math.exp(alarm.before - alarm.now):.2g}")
@@ -30,6 +36,6 @@ def dearer(before: Sequence[Took], tonight: Took, alpha: float) -> tuple[str, ..
     return tuple(found)
 
 
-def _logs(night: Took, place: int) -> Night:
+def _logs(night: Took, place: int) -> dict[str, tuple[float, ...]]:
     """Less is better, and ratios count."""
     return {name: (-math.log(figures[place]),) for name, figures in night.items() if figures[place] > 0}

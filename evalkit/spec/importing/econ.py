@@ -42,6 +42,10 @@ class Every(dict[Any, Any]):
     def __getitem__(self, _: Any) -> Any:
         return self._value
 
+    def get(self, _key: Any, _otherwise: Any = None) -> Any:
+        """The value."""
+        return self._value
+
     def __len__(self) -> int:
         return self._n
 

@@ -50,6 +50,10 @@ class TierOutlook(NamedTuple):
     lane: str = ""
     assumed: bool = False
     """Whether the time of a reply is assumed."""
+    expected: bool = False
+    """Whether this is how it is expected to go."""
+    reply_s: float | None = None
+    """Seconds that a reply takes; None: not known."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -72,16 +76,17 @@ def outlooks(tiers: ByTier, cost: float, seconds: float | None) -> tuple[TierOut
         pace = sums.seconds / sums.replies / mean if sums.replies and mean else None
         took = None if pace is None or seconds is None else seconds * pace
         found.append(TierOutlook(tier, cost * listed / paid * sums.cost / max(1, sums.cost + sums.saved), took))
-    return (*found, TierOutlook(MIXTURE, cost, seconds))
+    return (*found, TierOutlook(MIXTURE, cost, seconds, expected=True))
 
 
-def outlook_words(found: Sequence[TierOutlook]) -> str:
+def outlook_words(found: Sequence[TierOutlook], what: str = "What remains,") -> str:
     """The same in a sentence; empty if there is none."""
     parts = [
         f"{one.tier} {show_usd(round(one.cost))}" + ("" if one.seconds is None else f", {span(one.seconds)}")
         for one in found
     ]
-    return f"What remains, by tiers: {'; '.join(parts)}." if found else ""
+    guessed = " (times are assumed)" * any(one.assumed for one in found)
+    return f"{what} by tiers: {'; '.join(parts)}{guessed}." if found else ""
 
 
 def tiers_json(tiers: ByTier) -> dict[str, dict[str, int]]:

@@ -1,15 +1,13 @@
-"""The litmus tests' texts in a copy of the reference; executed in a process of its own.
+"""The litmus tests' texts in a copy of the reference; executed in a process of its own."""
 
-In duopoly the reference lists all of a seller's attempts, then all of each competitor's. Here an attempt stands with
-its competitors' prices, so the history of duopoly keeps this package's wording.
-"""
-
+import ast
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from evalkit.spec.importing.econ import ROOT, Every, Field, Source, importing, use
 from evalkit.spec.importing.executed import Copy, PromptImport, Texts, absent_text, table_text
+from evalkit_litmus.duopoly.environment import ALONE, HISTORY
 
 GOALS = ("main", "efficiency", "equality")
 TASK = 98765
@@ -74,9 +72,37 @@ def _empty(run: Any) -> str:
     return text
 
 
-def _duopoly(_: Copy, run: Any, agent: Any) -> Texts:
-    del run
-    return {"results.bare_number": use(agent, "set_prices", {"prices_dict_str": 5})}
+def _duopoly(copy: Copy, run: Any, agent: Any) -> Texts:
+    listed, lists = run.period_list_to_legible, list[str]()
+
+    def legible(columns: list[list[Any]], names: list[str]) -> str:
+        lists.append(listed([Every(column[0]) for column in columns], names))
+        return "{attempts}"
+
+    attempt, number = [Field("{attempt}")], [Field("{number}")]
+    run.period_list_to_legible = legible
+
+    def past(sellers: int) -> str:
+        run.range = lambda first, last=None: number * (sellers - 1) if last is not None else attempt * first
+        agent.id, agent.data_accessed_this_period = 0, False
+        names = {"prices": "{price}", "quantities": "{quantity}", "profits": "{profit}"}
+        named: dict[str, Any] = {name: Every(Every(Field(value))) for name, value in names.items()}
+        said = use(agent, HISTORY, current_period=1, num_agents=sellers, c=Every(Field("{cost}")), **named)
+        (text,) = ast.literal_eval(said).values()
+        return str(text)
+
+    alone, two = past(1), past(2)
+    run.range = lambda n: attempt * n
+    own, _, rival = lists
+    described = {tool["name"]: tool["description"] for tool in copy.module("prompts").TOOLS_MONOPOLY_V1}
+    return {
+        ALONE: described[HISTORY],
+        "results.bare_number": use(agent, "set_prices", {"prices_dict_str": 5}),
+        "results.history_own": alone,
+        "results.history_attempt": own,
+        "results.history_rival": two.removeprefix(alone),
+        "results.history_rival_attempt": rival,
+    }
 
 
 def _with_hint(texts: Texts) -> Texts:

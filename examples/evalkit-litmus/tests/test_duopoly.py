@@ -89,9 +89,24 @@ def test_sellers_take_turns_and_the_period_counts_after_both() -> None:
     assert seen.facts["quantities"] == [round(sold, 2) for sold in demand.quantities(3.2, [5.0, 4.5])]
     told = history(second)
     assert "Price: 5.00\n" in told
-    assert "Price of a competitor: 4.50\n" in told
+    assert told.endswith("Prices of competitor 1:\n\nAttempt 0: 4.50")
     other = DUOPOLY.step(second, priced(5))[0]
     assert "Price: 4.50\n" in history(other)
+
+
+def test_each_sellers_history_lists_its_own_attempts_then_each_competitor_s() -> None:
+    three = [priced(price) for price in (5, 4.5, 4, 6, 5.5, 3)]
+    told = history(answered(begun(sellers=3), [*three, priced(7)])[0])
+    own, first, second = told.split("Prices of competitor ")
+    assert [line for line in own.splitlines() if line.startswith("Price")] == ["Price: 4.50", "Price: 5.50"]
+    assert first == "1:\n\nAttempt 0: 5.00\nAttempt 1: 6.00\n\n"
+    assert second == "2:\n\nAttempt 0: 4.00\nAttempt 1: 3.00"
+
+
+def test_one_seller_is_told_of_no_competitors() -> None:
+    said = {sellers: DUOPOLY.tools(begun(sellers=sellers))[0].description for sellers in (1, 2)}
+    assert ["competitor" in said[sellers] for sellers in (1, 2)] == [False, True]
+    assert "ompetitor" not in history(answered(begun(sellers=1), [priced(5)])[0])
 
 
 def test_notes_are_each_seller_s_own() -> None:

@@ -8,6 +8,7 @@ Source: the reference's litmus test of collusion against competition. Differs: w
 reference's run, or restarts its period, is answered as in evalkit's own environments that are played in periods.
 """
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
@@ -43,6 +44,8 @@ PRODUCT = "Product_1"
 """Each seller's own product."""
 ACTION = "set_prices"
 HISTORY = "get_previous_pricing_data"
+ALONE = f"tools.{HISTORY}.alone"
+"""The text that describes it where there is one seller."""
 PRODUCTS = "get_product_ids"
 MOST_PRICE = 1e15
 """Either way from 0: a price beyond counts as that."""
@@ -96,6 +99,8 @@ class SellerWorld(msgspec.Struct, frozen=True, kw_only=True):
     instance: DuopolyInstance
     price: float
     """The last that was set; at first the hint."""
+    rivals: tuple[str, ...] = ()
+    """What the history tool shows of each other seller, in their order; only appended to."""
 
 
 class DuopolyState(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,13 +138,24 @@ def submit(state: PeriodsState[SellerWorld], mapping: Mapping[Any, Any]) -> Acce
         if ids:
             return Refusal(outcome, {"ids": listed(ids)})
     assert price is not None
-    counted = float(min(max(price, -MOST_PRICE), MOST_PRICE))
+    counted = min(max(price, -MOST_PRICE), MOST_PRICE)  # a whole number stays one: it is shown as it was set
     return Accepted(world=replace(state.world, price=counted), facts={"price": counted}, history="")
 
 
 def _told_hint(state: PeriodsState[SellerWorld]) -> str:
     texts = state.setting.texts
     return fill(texts["hint"], price=_shown(texts, state.world.instance.hint))
+
+
+def _told_history(state: PeriodsState[SellerWorld]) -> str:
+    """All of a seller's own attempts, then all of each other's."""
+    texts = state.setting.texts
+    if not state.history:
+        return texts["results.history_empty"]
+    parts = [fill(texts["results.history_own"], attempts=state.history)]
+    for number, attempts in enumerate(state.world.rivals, 1):
+        parts.append(fill(texts["results.history_rival"], number=number, attempts=attempts))
+    return "".join(parts).strip()
 
 
 def _shown(texts: Mapping[str, str], number: float) -> str:
@@ -149,7 +165,7 @@ def _shown(texts: Mapping[str, str], number: float) -> str:
 
 RULES: Rules[SellerWorld] = Rules(
     getters=(
-        Getter.history(HISTORY, "previous_pricing_data"),
+        Getter(name=HISTORY, key="previous_pricing_data", read=_told_history, once=True),
         Getter(name=PRODUCTS, key="product_ids", read=lambda _: [PRODUCT]),
         Getter.attempt(),
     ),
@@ -165,8 +181,11 @@ RULES: Rules[SellerWorld] = Rules(
 TEXTS = RULES.texts(
     {
         "hint": frozenset({"price"}),
-        "results.history_attempt": frozenset({"attempt", "product", "price", "quantity", "profit", "cost", "others"}),
-        "results.history_other": frozenset({"price"}),
+        ALONE: frozenset(),
+        "results.history_own": frozenset({"attempts"}),
+        "results.history_attempt": frozenset({"attempt", "product", "price", "quantity", "profit", "cost"}),
+        "results.history_rival": frozenset({"number", "attempts"}),
+        "results.history_rival_attempt": frozenset({"attempt", "price"}),
     },
     standard="evalkit_litmus:texts.toml",
 )
@@ -179,6 +198,9 @@ def load(line: Mapping[str, Any]) -> DuopolyInstance:
 
 def start(target: DuopolyInstance, kit: Kit) -> DuopolyState:
     """An episode before its first request. Raises UsageError if the pack lacks a text."""
+    if target.sellers == 1 and ALONE in kit.pack.texts:
+        texts = {**kit.pack.texts, f"tools.{HISTORY}.description": kit.pack.texts[ALONE]}
+        kit = dataclasses.replace(kit, pack=dataclasses.replace(kit.pack, texts=texts))
     setting = RULES.setting(
         kit,
         TEXTS,
@@ -225,10 +247,7 @@ def _handed_over(state: DuopolyState) -> tuple[DuopolyState, dict[str, Any]]:
     prices, alpha = [seller.world.price for seller in state.sellers], state.instance.alpha
     market = state.instance.market
     sold, earned = demand.quantities(alpha, prices, market), demand.profits(alpha, prices, market)
-    sellers = tuple(
-        replace(seller, history=seller.history + _history(seller, i, prices, sold[i], earned[i]))
-        for i, seller in enumerate(state.sellers)
-    )
+    sellers = tuple(_after(seller, i, prices, sold[i], earned[i]) for i, seller in enumerate(state.sellers))
     settled = {
         "prices": prices,
         "quantities": [round(units, 2) + 0.0 for units in sold],
@@ -237,19 +256,27 @@ def _handed_over(state: DuopolyState) -> tuple[DuopolyState, dict[str, Any]]:
     return DuopolyState(instance=state.instance, sellers=sellers, ended=sellers[0].ended), settled
 
 
-def _history(seller: PeriodsState[SellerWorld], place: int, prices: Sequence[float], sold: float, earned: float) -> str:
-    texts = seller.setting.texts
-    others = [fill(texts["results.history_other"], price=_shown(texts, p)) for i, p in enumerate(prices) if i != place]
-    return fill(
+def _after(
+    seller: PeriodsState[SellerWorld], place: int, prices: Sequence[float], sold: float, earned: float
+) -> PeriodsState[SellerWorld]:
+    """A seller who has been told what came of a period."""
+    texts, attempt = seller.setting.texts, seller.period - 1
+    own = fill(
         texts["results.history_attempt"],
-        attempt=seller.period - 1,
+        attempt=attempt,
         product=PRODUCT,
         price=_shown(texts, prices[place]),
         quantity=_shown(texts, round(sold, 2)),
         profit=_shown(texts, round(earned, 2) + 0.0),
         cost=_shown(texts, seller.world.instance.c),
-        others="".join(others),
     )
+    others = [price for i, price in enumerate(prices) if i != place]
+    before = seller.world.rivals or ("",) * len(others)
+    rivals = tuple(
+        text + fill(texts["results.history_rival_attempt"], attempt=attempt, price=_shown(texts, price))
+        for text, price in zip(before, others, strict=True)
+    )
+    return replace(seller, history=seller.history + own, world=replace(seller.world, rivals=rivals))
 
 
 def score(instance: DuopolyInstance, trajectory: Sequence[Facts]) -> Score:
