@@ -518,3 +518,15 @@ def test_a_block_is_what_single_decisions_would_let_start(blocks: list[tuple[str
         assert [episode.id for episode in together] == [episode.id for episode in alone]
         assert whole.admission.backlogs[lane].why == single.admission.backlogs[lane].why
     assert whole.admission.remaining() == single.admission.remaining()
+
+
+def test_an_agent_on_one_suite_is_struck_and_its_others_stay() -> None:
+    world = BlockWorld(seed=1, rounds={"ab": 3, "c": 1}, begun=1, budget=10**6, capped=(("agent", "b"),))
+    assert world.admission.next("ab")[0].cell_key == ("a", "s")
+    world.admission.dismiss({("a", "s"), ("c", "t")})
+    backlog = world.admission.backlogs["ab"]
+    assert ("a", "s") not in backlog.fresh
+    # Of the agent that was struck on one suite all others start, and the other agent's on both.
+    started = Counter(one.cell_key for one in world.admission.next("ab", 100))
+    assert started == {("a", "t"): 3, ("b", "s"): 3, ("b", "t"): 3}
+    assert Counter(one.cell_key for one in world.admission.next("c", 100)) == {("c", "s"): 1}

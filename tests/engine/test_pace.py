@@ -146,3 +146,17 @@ def test_the_bound_is_of_the_slowest_that_goes_on() -> None:
     ended["a"] = 8
     assert may_begin(["a", "b", "c"], begun.__getitem__, ended.get, 32) == (52, False)
     assert may_begin(["a"], begun.__getitem__, ended.get, 32) == (8, True)
+
+
+def test_an_agent_that_needs_a_suite_no_more_goes_on_with_others() -> None:
+    player, stop = Sleeper({"new": 1.0}, {}), Stop()
+    job = lane("new", ["new"] * 12, player, stop)
+    job.cells = {("new", name): CellCount(planned=6, ended=0) for name in ("suite", "other")}
+    pace = Pacing([job], None, {"suite", "other"}, AHEAD, lambda: None)
+    pace.drop({("new", "other"), ("nobody", "suite")})
+    job.dismiss({("new", "other")}, {("new", "other"): 2})
+    assert job.spared == {("new", "other"): 4}
+    assert (job.cells["new", "suite"].planned, job.cells["new", "other"].planned, job.planned) == (6, 2, 8)
+    assert pace._left["new"] == 6
+    pace.drop({("new", "suite"), ("new", "other")})
+    assert pace._left["new"] == 0
