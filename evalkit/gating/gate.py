@@ -38,7 +38,7 @@ WORSE = 4
 """The exit code of a gate that fails, as of a night with an alarm."""
 MOST_IN_FLIGHT = 16
 """Episodes of a lane, at most: those that are in flight when the answer comes are paid in vain."""
-RAN_OUT = {"budget": "the money ran out", "deadline": "the time ran out"}
+RAN_OUT = {"budget": "the money ran out", "deadline": "the time ran out", "interrupt": "it was interrupted"}
 """By the reason of an outcome: why there is no answer. Any other reason is a provider's or a machine's failure."""
 
 

@@ -195,3 +195,19 @@ def test_readers_of_runs_read_a_gate(call: Call, old: str) -> None:
     assert "a gate: worse: shown to be below 0; not worse: shown to be above minus the margin" in report.out
     assert "hold at every look" in call("compare", "runs/new-gate", "runs/old").out
     assert call("status", "runs/new-gate").code == 0
+
+
+def test_a_gate_with_a_part_of_the_instances_goes_on_and_ends_as_one_call_would(call: Call, old: str) -> None:
+    lines = Path("many.jsonl").read_text().splitlines(keepends=True)
+    Path("many.jsonl").write_text("".join(lines[30:]))
+    assert call("run", sweep("part", "knuth")).code == 0
+    Path("many.jsonl").write_text("".join(lines))
+    words = ("gate", sweep("new", "knuth"), "--against", "part", "--json")
+    first = json.loads(call(*words).out.splitlines()[-1])
+    again = json.loads(call(*words).out.splitlines()[-1])
+    assert again["checks"] == first["checks"]
+    assert call("verify", "new-gate").code == 0
+    # Another baseline, with other instances, is another question.
+    said = call("gate", "new.toml", "--against", old)
+    assert said.code == 2
+    assert "new-gate" in said.message
