@@ -21,7 +21,7 @@ from evalkit.engine.outcome import COMPLETE, FAILED, INCOMPLETE, INTERRUPTED, RE
 from evalkit.engine.universe import Choice
 from evalkit.engine.view import View
 from evalkit.frozen.manifest import Manifest
-from evalkit.frozen.question_files import ABOUT, read_frozen
+from evalkit.frozen.question_files import read_frozen
 from evalkit.gating.baseline import STORED, Baseline, narrowed_to
 from evalkit.money import show_usd, usd_number
 from evalkit.playing.sweeps import run_sweep
@@ -308,8 +308,9 @@ def _broken(episode: EpisodeResult) -> float:
 
 def _notes(question: GateQuestion, baseline: Baseline) -> list[str]:
     frozen = question.frozen
+    about = "another replicate of this suite" if frozen.about == "this suite" else "instances like these"
     notes = [
-        f"about {ABOUT[frozen.about]}",
+        f"about {about}",
         f"at most {100 * frozen.alpha:g} % of gates fail though no agent is worse, and at most as many pass though one "
         "is worse by the margin, however often it looks",
     ]

@@ -56,7 +56,7 @@ def freeze_gate(
     kinds = 1 + (policy.dearer is not None) + (policy.broken is not None)
     return FrozenQuestion(
         version=VERSION,
-        about="this suite" if again else "instances like these",
+        about="this suite" if again else "such instances",
         agents=tuple(dict.fromkeys(name for pair in pairs for name in pair)),
         asked="gate",
         pairs=tuple(pairs),

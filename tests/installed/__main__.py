@@ -94,7 +94,7 @@ def try_the_page() -> None:
     tools = Path(sys.executable).parent
     for block in re.findall(r"^```sh skip\n(.+?)^```", INSTALL.read_text(), re.MULTILINE | re.DOTALL):
         tool = block.split()[0]
-        if tool in ("make", "evalkit"):  # in a clone: how this was set up; what is installed: its own tests
+        if tool == "make":  # in a clone: how this was set up
             continue
         if tool == "docker" and os.system("docker info >/dev/null 2>&1"):  # it may be missing
             print("docker: no daemon answers here", flush=True)
