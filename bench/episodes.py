@@ -21,7 +21,7 @@ from evalkit.client.lanes.lane import Lane
 from evalkit.client.request import request_template
 from evalkit.dialogue import Request, Usage
 from evalkit.engine.episode import LaneContext
-from evalkit.engine.freezing.freeze import Resolved, resolve
+from evalkit.engine.freezing.freeze import ResolvedSweep, resolve
 from evalkit.engine.options import Stop
 from evalkit.engine.resume import Holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
@@ -64,7 +64,7 @@ def main() -> bool:
     return spent <= MOST_MS
 
 
-def _sweep(folder: Path) -> Resolved:
+def _sweep(folder: Path) -> ResolvedSweep:
     """A sweep over fresh instances, as a user would write it."""
     suite = folder / "fresh.jsonl"
     made = ENVIRONMENTS["costbench"].generate({"length": LENGTH}, EPISODES, 1)
@@ -108,7 +108,9 @@ class _Memory:
         return HttpResponse(status=200, headers={}, body=self._replies[episode][int(step)])
 
 
-async def _play(resolved: Resolved, todo: list[PlannedEpisode], replies: Mapping[str, list[bytes]], run: Path) -> None:
+async def _play(
+    resolved: ResolvedSweep, todo: list[PlannedEpisode], replies: Mapping[str, list[bytes]], run: Path
+) -> None:
     with open_store(run, session="bench") as store:
         lane = Lane("bench", limits=WIDE, width=WIDTH)
         endpoint = resolved.endpoints["model"]

@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 
 from evalkit.digests import step_digest
-from evalkit.engine.freezing.freeze import Resolved, resolve
+from evalkit.engine.freezing.freeze import ResolvedSweep, resolve
 from evalkit.engine.universe import Choice, episodes
 from evalkit.frozen.manifests import write_manifest
 from evalkit.money import PicoUsd
@@ -48,7 +48,7 @@ vary = {{ periods = {periods} }}
 """
 
 
-def rows(resolved: Resolved, steps: int, most: int | None = None, *, skip: int = 0) -> Iterator[StepRecord]:
+def rows(resolved: ResolvedSweep, steps: int, most: int | None = None, *, skip: int = 0) -> Iterator[StepRecord]:
     """The rows of all episodes, or of some behind the first, some side by side, as the log of a run has them."""
     manifest = resolved.manifest
     found = episodes(manifest, list(manifest.agents.values()), Choice())

@@ -157,7 +157,7 @@ class AgentStopped(EvalkitError):
     """An agent cannot continue although its lane can, since a lane of another of its models is closed."""
 
 
-class Diverged(EvalkitError):
+class AgentDiverged(EvalkitError):
     """An agent's code does not repeat what the log says it did; the episode is deferred and remains."""
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from evalkit.envs.environment import Kit, Observation, Opening, Presentation, Texts, fill
     from evalkit.envs.parameters import checked, parameters_of, read_line
     from evalkit.envs.periods import LOOP
-    from evalkit.envs.rules import Accepted, Getter, PeriodsState, Rules
+    from evalkit.envs.rules import AcceptedAction, Getter, PeriodsState, Rules
     from evalkit.policy.conversation import Policy, asking, calling, offered, results
     from evalkit.policy.noisy import mistaken
     from evalkit.report.extras import Curve, Extras
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LOOP",
     "OPENAI_CHAT",
-    "Accepted",
+    "AcceptedAction",
     "Column",
     "Curve",
     "Dialect",
@@ -81,7 +81,7 @@ _PLACES = {
     "evalkit.envs.environment": ("Kit", "Observation", "Opening", "Presentation", "Texts", "fill"),
     "evalkit.envs.parameters": ("checked", "parameters_of", "read_line"),
     "evalkit.envs.periods": ("LOOP",),
-    "evalkit.envs.rules": ("Accepted", "Getter", "PeriodsState", "Rules"),
+    "evalkit.envs.rules": ("AcceptedAction", "Getter", "PeriodsState", "Rules"),
     "evalkit.policy.conversation": ("Policy", "asking", "calling", "offered", "results"),
     "evalkit.policy.noisy": ("mistaken",),
     "evalkit.report.extras": ("Curve", "Extras"),

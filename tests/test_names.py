@@ -101,3 +101,17 @@ def test_words_that_were_given_up_do_not_come_back() -> None:
 )
 def test_a_planted_word_is_found(text: str, found: set[str]) -> None:
     assert given_up(text) == found
+
+
+PARTICIPLE = re.compile(r"_?[A-Z][a-z]+(?:ed|own|ght|ade|ept|eld|aid|osen|oken|itten|iven|aken)")
+"""A class that is named by nothing else says what became of something, and not what it is."""
+
+
+def test_types_are_named_by_nouns() -> None:
+    found = {
+        node.name
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and PARTICIPLE.fullmatch(node.name)
+    }
+    assert found == {"Field", "Flight", "Need", "Night"}  # nouns that end so

@@ -50,7 +50,7 @@ from evalkit.stats.alarm import (
     watched,
 )
 from evalkit.stats.few_instances import SIZES, few_fallen
-from evalkit.stats.sustained_drop import WITHIN, Levels, Unexplained, allowance, gathered, needed, scaled, visible_fall
+from evalkit.stats.sustained_drop import WITHIN, Levels, Residuals, allowance, gathered, needed, scaled, visible_fall
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -186,7 +186,7 @@ def _means(row: Row, draws: np.random.Generator, series: int, nights: int, fall:
     return np.asarray(row.noise * draws.standard_normal((series, nights)) - fallen)
 
 
-def unexplained(values: "Doubles", first: int) -> Iterator[Unexplained]:
+def unexplained(values: "Doubles", first: int) -> Iterator[Residuals]:
     """By series: what instance and night leave unexplained in the first `first` nights, then in one more each."""
     _, nights, instances = values.shape
     # About each instance's mean: squares of what is left keep their digits.
@@ -198,7 +198,7 @@ def unexplained(values: "Doubles", first: int) -> Iterator[Unexplained]:
         overall = own.mean(axis=1)
         left = squares[:, count - 1] - count * (own**2).sum(axis=1) - instances * (means[:, :count] ** 2).sum(axis=1)
         rest = values[:, :count] - own[:, None] - (means[:, :count] - overall[:, None])[..., None]
-        yield Unexplained(
+        yield Residuals(
             squares=left + count * instances * overall**2,
             free=(count - 1) * (instances - 1),
             cubes=(rest * rest * rest).sum(axis=(1, 2)),
@@ -239,7 +239,7 @@ def _told(values: "Doubles") -> list[dict[str, float]]:
     return [{str(place): value for place, value in enumerate(night)} for night in values.tolist()]
 
 
-def _levels(means: "Doubles", left: Unexplained, instances: int) -> Levels:
+def _levels(means: "Doubles", left: Residuals, instances: int) -> Levels:
     return scaled(means, left, np.full(means.shape[-1], instances), bounded=True)
 
 

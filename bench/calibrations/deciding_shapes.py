@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evalkit.stats.deciding import Supposed
+from evalkit.stats.deciding import SupposedDifference
 
 Draws = np.random.Generator
 Values = npt.NDArray[Any]
@@ -69,12 +69,12 @@ def rare_failures(draws: Draws, studies: int, looks: int, lead: Values) -> Value
     return np.where(failed, 0.0, draws.uniform(0.95, 1.0, failed.shape))
 
 
-def yes_no_pairs(difference: float, discordant: float) -> Supposed:
+def yes_no_pairs(difference: float, discordant: float) -> SupposedDifference:
     """Answers of yes and no, of which a share `discordant` differs between two agents. Raises ValueError."""
     if not abs(difference) <= discordant <= 1:
         raise ValueError(f"{discordant} of the answers differ: that cannot make a difference of {difference}")
     up, down = (discordant + difference) / 2, (discordant - difference) / 2
-    return Supposed(values=(-1.0, 0.0, 1.0), weights=(down, 1 - discordant, up))
+    return SupposedDifference(values=(-1.0, 0.0, 1.0), weights=(down, 1 - discordant, up))
 
 
 def yes_no(mean: float) -> Draw:

@@ -12,7 +12,7 @@ import msgspec
 
 from evalkit.cli.pipes import unread
 from evalkit.engine.freezing.brought import require
-from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.freezing.freeze import ResolvedSweep
 from evalkit.engine.universe import Choice
 from evalkit.errors import UsageError
 from evalkit.files import write_whole
@@ -84,7 +84,7 @@ def choice_of(words: list[str], manifest: Manifest, option: str = "--only") -> C
     return chosen(only_of(words, option), manifest, option)
 
 
-def narrowed(resolved: Resolved, choice: Choice) -> Resolved:
+def narrowed(resolved: ResolvedSweep, choice: Choice) -> ResolvedSweep:
     """The sweep with only the chosen agents."""
     from dataclasses import replace
 

@@ -25,7 +25,7 @@ from evalkit.client.budget_state import BudgetState, Ceiling
 from evalkit.errors import BudgetReached, EpisodeUnavailable, EvalkitError, RequestTooLarge
 from evalkit.money import PicoUsd, show_usd
 from evalkit.store.files.record import LedgerRecord
-from evalkit.store.reading.unmetered import Unmetered
+from evalkit.store.reading.unmetered import UnmeteredReplies
 from evalkit.waiting import Waiter, WaitQueue
 
 
@@ -53,7 +53,7 @@ class BudgetStats(Struct, frozen=True, kw_only=True):
     left: int | None
     waiting: int
     """Requests that wait until others are settled below their bound."""
-    unmetered: Unmetered
+    unmetered: UnmeteredReplies
     """This session's replies without usage."""
 
 
@@ -64,7 +64,7 @@ RUN = "run", ""
 """The scope of the whole budget."""
 
 
-class Borrowed(Struct, frozen=True, array_like=True):
+class LoanBalance(Struct, frozen=True, array_like=True):
     """What has become of money that others lent, of one scope, in pico-dollars."""
 
     spent: int
@@ -150,7 +150,7 @@ class _SharedBudget:
         self.lent: dict[tuple[str, str], int] = {}
         """By scope: what others have lent, less what they were given back."""
         self.end: EvalkitError | None = None
-        self.unmetered = Unmetered()
+        self.unmetered = UnmeteredReplies()
 
     @property
     def scopes(self) -> Mapping[tuple[str, str], BudgetState | Ceiling]:
@@ -390,7 +390,7 @@ class Budget:
             lane_queue.queue.nudge_all()
         return lowered
 
-    def borrowed(self) -> dict[tuple[str, str], Borrowed]:
+    def borrowed(self) -> dict[tuple[str, str], LoanBalance]:
         """What was lent, by scope, what has become of it, and what requests lack that wait for money."""
         shared, sums = self._shared, dict[tuple[str, str], list[int]]()
         for waiter in shared.waiters():
@@ -400,7 +400,7 @@ class Budget:
         for scope, own in shared.scopes.items():
             lent, (wanted, first) = shared.lent.get(scope, 0), sums.get(scope, (0, 0))
             lacks = wanted > own.room
-            borrowed[scope] = Borrowed(
+            borrowed[scope] = LoanBalance(
                 own.spent,
                 own.reserved,
                 lent,
@@ -415,7 +415,7 @@ class Budget:
         spent: Mapping[tuple[str, str], tuple[int, int]],
         *,
         charged: int,
-        unmetered: Unmetered,
+        unmetered: UnmeteredReplies,
         largest: Iterable[tuple[str, int]],
     ) -> None:
         """Other sessions spend this budget: by scope, what all have spent so far, and what they have reserved; with its
@@ -437,11 +437,11 @@ class Budget:
 
     def note_doubtful(self, cost: int) -> None:
         """Count a reply whose figures of usage contradict each other."""
-        self._shared.unmetered += Unmetered(doubtful=1, doubtful_cost=cost)
+        self._shared.unmetered += UnmeteredReplies(doubtful=1, doubtful_cost=cost)
 
     def note_unmetered(self, cost: int) -> None:
         """Count a reply without usage."""
-        self._shared.unmetered += Unmetered(replies=1, cost=cost)
+        self._shared.unmetered += UnmeteredReplies(replies=1, cost=cost)
 
     def book_charge(
         self, amount: int, *, lane: str, agent: str, episode: str, step: int, attempt: int, reason: str

@@ -63,7 +63,7 @@ MOST_UNREAD_OF_ONE = 4
 """The same for one request: then its episode is deferred."""
 
 
-class _Asking:
+class _Attempts:
     """One question during its attempts."""
 
     __slots__ = (
@@ -149,7 +149,7 @@ class ModelAsker:
         body = self._template.body(question, tier)
         if self._template.outgrows_window(len(body)):
             raise EpisodeRefused("context_length", self._why_outgrown(len(body)))
-        asking = _Asking(question, tier, body, self._template.bound(len(body), tier))
+        asking = _Attempts(question, tier, body, self._template.bound(len(body), tier))
         try:
             outcome = await self._attempt(asking)
             if type(outcome) is Answer:
@@ -160,7 +160,7 @@ class ModelAsker:
             if asking.tier_since is not None:
                 self._clock_tier(asking)
 
-    async def _again(self, asking: _Asking, failed: Verdict) -> Answer:
+    async def _again(self, asking: _Attempts, failed: Verdict) -> Answer:
         """Further attempts. Tenacity's first attempt is the one that has failed, so that its schedule counts from
         there."""
         tries = asking.tries
@@ -183,7 +183,7 @@ class ModelAsker:
             ) from None
         raise AssertionError("the policy neither returned nor raised")
 
-    async def _attempt(self, asking: _Asking) -> Answer | Verdict:
+    async def _attempt(self, asking: _Attempts) -> Answer | Verdict:
         """One attempt: an answer, or a verdict after which another attempt may follow. Raises if none may."""
         if len(self._ways) > 1:
             self._choose_tier(asking)
@@ -228,7 +228,7 @@ class ModelAsker:
         verdict = await self._refuse(asking, ticket, verdict, attempt)
         return self._draw_again(asking, response, verdict) if verdict.action == "draw_again" else verdict
 
-    def _draw_again(self, asking: _Asking, response: HttpResponse, verdict: Verdict) -> Answer | Verdict:
+    def _draw_again(self, asking: _Attempts, response: HttpResponse, verdict: Verdict) -> Answer | Verdict:
         """After a refusal of what the model wrote: the verdict, with the next request made; or, after the last draw, an
         answer with the model's malformed call, whose attempts are charged already."""
         asking.bad_calls += 1
@@ -247,12 +247,12 @@ class ModelAsker:
             started_at=asking.started_at,
         )
 
-    def _encode(self, asking: _Asking) -> None:
+    def _encode(self, asking: _Attempts) -> None:
         """The request as it is asked next."""
         asking.body = self._template.body(asking.drawn, asking.tier)
         asking.bound = self._template.bound(len(asking.body), asking.tier)
 
-    def _choose_tier(self, asking: _Asking) -> None:
+    def _choose_tier(self, asking: _Attempts) -> None:
         """By which tier the next attempt goes: the first that has not kept the request waiting for too long, or the
         next one if the lane's pace wants it."""
         pace, question, place = self._lane.pace, asking.question, asking.place
@@ -272,7 +272,7 @@ class ModelAsker:
         tiers = self._template.tiers
         return tiers[place] == FLEX and place + 1 < len(tiers)
 
-    def _clock_tier(self, asking: _Asking, tier: Tier = "", *, answered: bool = False, lost: bool = False) -> None:
+    def _clock_tier(self, asking: _Attempts, tier: Tier = "", *, answered: bool = False, lost: bool = False) -> None:
         """The lane's pace is told that a request leaves its tier, and that it goes by another; by none: it is over."""
         pace, now = self._lane.pace, self._clock()
         if pace is None:
@@ -285,7 +285,7 @@ class ModelAsker:
             asking.tier_since = now
             (pace.slow if tier == FLEX else pace.quick).asked(now)
 
-    async def _sent(self, asking: _Asking, pace: TierPace, endpoint: Transport, request: str) -> HttpResponse:
+    async def _sent(self, asking: _Attempts, pace: TierPace, endpoint: Transport, request: str) -> HttpResponse:
         """The response of a slow tier, which is waited for no longer than time allows."""
         episode, loop = asking.question.episode, asyncio.get_running_loop()
         timer: asyncio.Handle | None = None
@@ -309,7 +309,7 @@ class ModelAsker:
             if timer is not None:
                 timer.cancel()
 
-    def _turned_away(self, asking: _Asking, ticket: Ticket, verdict: Verdict) -> Verdict:
+    def _turned_away(self, asking: _Attempts, ticket: Ticket, verdict: Verdict) -> Verdict:
         """After a refusal of the tier alone, which costs nothing: when to ask it again, or the next tier at once. The
         time that it makes a request wait does not count as the request's own. Raises EpisodeUnavailable."""
         now, tiers = self._clock(), self._template.tiers
@@ -334,12 +334,12 @@ class ModelAsker:
             wait_s = 0.0
         return replace(verdict, kind=NO_ROOM, wait_s=wait_s)
 
-    def _go_down(self, asking: _Asking) -> None:
+    def _go_down(self, asking: _Attempts) -> None:
         """From now on it goes by the next tier, if there is one."""
         asking.place = min(asking.place + 1, len(self._template.tiers) - 1)
         asking.away, asking.away_since = 0, math.inf
 
-    def _measured(self, asking: _Asking, verdict: Verdict) -> Verdict:
+    def _measured(self, asking: _Attempts, verdict: Verdict) -> Verdict:
         """The verdict, after the size that was sent was held beside the model's window: where little of it is left, a
         refusal that speaks of a size, or of nothing, means that."""
         window = self._template.window
@@ -351,7 +351,7 @@ class ModelAsker:
             return verdict
         return replace(verdict, kind="context_length")
 
-    def _unless_endless(self, asking: _Asking, verdict: Verdict, reply: Reply) -> tuple[Verdict, Reply | None]:
+    def _unless_endless(self, asking: _Attempts, verdict: Verdict, reply: Reply) -> tuple[Verdict, Reply | None]:
         """The reply, or why it is none if it is far longer than it was allowed to be. One whose usage costs more than
         its bound stays a reply: it is charged in full, and ends the lane."""
         rates = self._template.served(asking.tier, reply.tier)[1]
@@ -370,11 +370,11 @@ class ModelAsker:
             self._lane.streams = True
         return verdict
 
-    def _wish(self, asking: _Asking) -> Wish:
+    def _wish(self, asking: _Attempts) -> Wish:
         """Which of several servers should answer."""
         return Wish(asking.question.cached_at.get(self._lane.name, NOWHERE), asking.failed_at)
 
-    async def _stand_in_line(self, asking: _Asking) -> Ticket:
+    async def _stand_in_line(self, asking: _Attempts) -> Ticket:
         """A ticket that holds now: the process may have stood still between its turn and this line, for so long that
         another has been given its share."""
         since = self._clock()
@@ -386,7 +386,7 @@ class ModelAsker:
         asking.queue_s += ticket.sent_at - since
         return ticket
 
-    async def _wait_for_money(self, asking: _Asking, ticket: Ticket) -> Ticket:
+    async def _wait_for_money(self, asking: _Attempts, ticket: Ticket) -> Ticket:
         """Reserve while holding a place in the lane. In the opposite order, a lane that is paused or down would hold
         the money of its whole queue, and other lanes would starve."""
         while True:
@@ -406,7 +406,7 @@ class ModelAsker:
             ticket = await self._stand_in_line(asking)
 
     def _accept(
-        self, asking: _Asking, ticket: Ticket, response: HttpResponse, reply: Reply, *, lenient: bool
+        self, asking: _Attempts, ticket: Ticket, response: HttpResponse, reply: Reply, *, lenient: bool
     ) -> Answer:
         """The reply as an answer, settled."""
         usage, outcome = reply.usage, OK
@@ -447,7 +447,7 @@ class ModelAsker:
         )
 
     def _without_usage(
-        self, asking: _Asking, reply: Reply, listed: PicoUsd, rates: Sequence[Price]
+        self, asking: _Attempts, reply: Reply, listed: PicoUsd, rates: Sequence[Price]
     ) -> tuple[Reply, PicoUsd, str]:
         """For a reply with figures that the provider did not state, or that contradict each other, and that costs
         `listed` by the others: (the reply; what to charge; the last entry of its `attempts`). `rates`: one of these
@@ -468,7 +468,7 @@ class ModelAsker:
         self._budget.note_unmetered(cost)
         return reply, cost, UNMETERED
 
-    async def _refuse(self, asking: _Asking, ticket: Ticket, verdict: Verdict, attempt: int) -> Verdict:
+    async def _refuse(self, asking: _Attempts, ticket: Ticket, verdict: Verdict, attempt: int) -> Verdict:
         """Book what the failure cost; return the verdict if another attempt may follow, raise if none may."""
         away = asking.tier == FLEX and verdict.action == "retry" and verdict.outcome in FULL and not verdict.names_limit
         kind = NO_ROOM if away else verdict.kind
@@ -536,7 +536,7 @@ class ModelAsker:
         raise error
 
     def _book_failure(
-        self, asking: _Asking, attempt: int, outcome: str, reason: str, usage: Usage | None = None
+        self, asking: _Attempts, attempt: int, outcome: str, reason: str, usage: Usage | None = None
     ) -> bool:
         """Charge an attempt with a billed outcome, and return True; otherwise release its reservation. `usage`: what it
         has used, if that is known."""
@@ -574,14 +574,14 @@ class ModelAsker:
             "model's window. It was not sent."
         )
 
-    def _why_unpriced(self, asking: _Asking, tier: Tier) -> str:
+    def _why_unpriced(self, asking: _Attempts, tier: Tier) -> str:
         return (
             f"{self._lane.name}: a request of the tier {asking.tier} was served by {tier!r}, whose price is not known. "
             "It is charged at the dearest that is, and the lane is stopped, since its cost cannot be bounded: add the "
             f"price to `tiers` of the model in providers/{self._template.provider}.toml."
         )
 
-    def _why_over(self, asking: _Asking, cost: int) -> str:
+    def _why_over(self, asking: _Attempts, cost: int) -> str:
         question = asking.question
         return (
             f"{self._lane.name}: step {question.step} of episode {question.episode} cost {show_usd(cost)}, more than "
@@ -595,14 +595,14 @@ def _dearest(rates: Sequence[Price], usage: Usage) -> PicoUsd:
     return rates[0].of(usage) if len(rates) == 1 else max(price.of(usage) for price in rates)
 
 
-def _is_its_own(asking: _Asking, verdict: Verdict, server: LaneServer) -> bool:
+def _is_its_own(asking: _Attempts, verdict: Verdict, server: LaneServer) -> bool:
     """Whether a probe has failed because of its request, for all that is known: others were answered since its first
     failure, or none has failed since the last answer. A limit passes, and who does not listen has read none."""
     since = asking.failed_after.setdefault(server.number, server.replies)
     return verdict.kind not in (REFUSAL, "connect") and (server.replies > since or not server.health.several)
 
 
-def _renewable(asking: _Asking, response: HttpResponse) -> bool:
+def _renewable(asking: _Attempts, response: HttpResponse) -> bool:
     """Whether a request whose key was refused is to be sent again, with new credentials: not if they are no others than
     before, or if those before were refused too and these never worked. Where they did, they have expired since."""
     number, before = response.credentials, asking.refused

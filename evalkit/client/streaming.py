@@ -244,10 +244,10 @@ Piece = Callable[[aiohttp.StreamReader], Awaitable[bytes]]
 def join_pieces(body: aiohttp.StreamReader) -> None:
     """Have a body take its pieces so."""
     if JOINING and type(body) is aiohttp.StreamReader:
-        body.__class__ = _Joining
+        body.__class__ = _JoinedBody
 
 
-class _Joining(aiohttp.StreamReader):
+class _JoinedBody(aiohttp.StreamReader):
     """A body whose pieces that have come are taken as one, and whose chunks of HTTP are not counted. aiohttp takes each
     piece, and notes where each chunk ends, which for a stream's many small ones is most of what their transport costs.
     Nothing is added to its objects, so one can be told to be of this class."""

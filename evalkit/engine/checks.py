@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from evalkit.client.keys import check_key, servers_of
-from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.freezing.freeze import ResolvedSweep
 from evalkit.engine.universe import Choice, lanes
 from evalkit.errors import RunError, UsageError
 from evalkit.frozen.manifest import Manifest
@@ -11,7 +11,7 @@ from evalkit.frozen.manifests import is_run, read_manifest
 from evalkit.policy.table import find_policy
 
 
-def check_outside(resolved: Resolved, choice: Choice) -> None:
+def check_outside(resolved: ResolvedSweep, choice: Choice) -> None:
     """Raises UsageError if a chosen agent is played from outside."""
     for agents in lanes(resolved.manifest, choice).values():
         for agent in agents:
@@ -23,7 +23,7 @@ def check_outside(resolved: Resolved, choice: Choice) -> None:
                 )
 
 
-def check_keys(resolved: Resolved, choice: Choice) -> None:
+def check_keys(resolved: ResolvedSweep, choice: Choice) -> None:
     """Raises UsageError if a key is missing that the chosen agents need, or a variable of a provider's URL."""
     for endpoint in resolved.chosen(choice.agents).values():
         check_key(endpoint.provider)

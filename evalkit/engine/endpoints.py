@@ -23,7 +23,7 @@ from evalkit.client.transport import HttpTransport
 from evalkit.engine.agents.playing import CodePlayer
 from evalkit.engine.agents.roles import RoleAskers
 from evalkit.engine.episode import ActiveEpisode, Player, next_question
-from evalkit.engine.freezing.freeze import Endpoint, Resolved, endpoint_name, lane_shares
+from evalkit.engine.freezing.freeze import Endpoint, ResolvedSweep, endpoint_name, lane_shares
 from evalkit.engine.options import Launch, Stop
 from evalkit.engine.servers import limits_over
 from evalkit.engine.universe import AgentSetup, Choice, PlannedEpisode
@@ -101,7 +101,7 @@ class WorkerPart:
 class Endpoints:
     """Everything that answers in a run."""
 
-    resolved: Resolved
+    resolved: ResolvedSweep
     manifest: Manifest
     """The run's: its prices are those that were frozen when an agent joined it."""
     lanes: dict[str, Lane] = field(default_factory=dict)
@@ -246,7 +246,7 @@ class Endpoints:
 
 
 async def open_endpoints(
-    resolved: Resolved,
+    resolved: ResolvedSweep,
     manifest: Manifest,
     choice: Choice,
     stack: AsyncExitStack,
@@ -294,7 +294,7 @@ async def open_endpoints(
 
 
 def _lane(
-    resolved: Resolved,
+    resolved: ResolvedSweep,
     endpoint: Endpoint,
     servers: Sequence[ServerSpec],
     pools: dict[str, Pool],

@@ -21,11 +21,11 @@ from evalkit.envs.replay import Position, Turn, advance
 from evalkit.errors import (
     ASK_LIMIT,
     QUIT,
+    AgentDiverged,
     AgentFailed,
     AgentStopped,
     BudgetReached,
     CorruptLogError,
-    Diverged,
     EpisodeRefused,
     EpisodeUnavailable,
     LaneClosed,
@@ -33,7 +33,7 @@ from evalkit.errors import (
     StorageError,
 )
 from evalkit.replies import encode_reply
-from evalkit.results.endings import Deferred
+from evalkit.results.endings import DeferredEpisodes
 from evalkit.seeds import derive
 from evalkit.store.files.record import REFUSED, StepRecord
 from evalkit.version import __version__
@@ -166,7 +166,7 @@ class LaneContext:
     """What the provider said of the last request that it refused, where the model did not cause it."""
     failures: dict[str, int] = field(default_factory=dict)
     """By agent that is code: how many of its episodes in a row its code has failed."""
-    deferred: dict[tuple[str, str], Deferred] = field(default_factory=dict)
+    deferred: dict[tuple[str, str], DeferredEpisodes] = field(default_factory=dict)
     """By agent and way of leaving (`why` of the event `deferred`)."""
     stopped: dict[str, str] = field(default_factory=dict)
     """Agents that are played no more although their lane goes on, and why."""
@@ -237,7 +237,7 @@ async def play(
     except RequestTooLarge as flaw:
         left = _defer(episode, context, TOO_LARGE, str(flaw))
         context.too_large = str(flaw)
-    except Diverged as flaw:
+    except AgentDiverged as flaw:
         left = _defer(episode, context, "diverged", str(flaw))
     except AgentFailed as flaw:
         left = _defer(episode, context, "agent_error", str(flaw))
@@ -287,7 +287,7 @@ def _count_failure(agent: str, context: LaneContext) -> None:
 
 
 def _defer(episode: PlannedEpisode, context: LaneContext, why: str, detail: str) -> str:
-    known = context.deferred.get((episode.cell.agent.name, why), Deferred())
+    known = context.deferred.get((episode.cell.agent.name, why), DeferredEpisodes())
     context.deferred[episode.cell.agent.name, why] = known.and_another(detail)
     context.log.event(
         "deferred",

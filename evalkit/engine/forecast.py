@@ -34,7 +34,7 @@ Chosen."""
 Z = 1.96
 
 
-class Expected(NamedTuple):
+class EpisodeEstimate(NamedTuple):
     """What one whole episode is expected to take; `cost` in pico-dollars. In a forecast, the requests of an agent that
     is code are its steps: `asks_per_step` says how many each of them takes."""
 
@@ -76,9 +76,9 @@ class Prior(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the stand-in is the agent itself."""
 
     @property
-    def expected(self) -> Expected:
+    def expected(self) -> EpisodeEstimate:
         """The figures of one episode."""
-        return Expected(self.cost, self.requests, self.tokens_in, self.tokens_out)
+        return EpisodeEstimate(self.cost, self.requests, self.tokens_in, self.tokens_out)
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True)
-class _Seen:
+class _CellRecord:
     """What a cell has shown: episodes that have ended, and the replies of all."""
 
     count: int = 0
@@ -104,8 +104,8 @@ class Forecast:
 
     def __init__(self, priors: Iterable[Prior] = ()) -> None:
         self.priors: dict[tuple[str, str], Prior] = {(prior.agent, prior.suite): prior for prior in priors}
-        self._seen: dict[tuple[str, str], _Seen] = {}
-        self._whole: dict[tuple[str, str], Expected] = {}
+        self._seen: dict[tuple[str, str], _CellRecord] = {}
+        self._whole: dict[tuple[str, str], EpisodeEstimate] = {}
         """What `whole` has said since the last news."""
 
     def learn(self, agent: str, suite: str, *, cost: float, requests: float, count: int = 1) -> None:
@@ -124,9 +124,9 @@ class Forecast:
         seen.asked += requests
         seen.longest = max(seen.longest, reached)
 
-    def _news(self, agent: str, suite: str) -> _Seen:
+    def _news(self, agent: str, suite: str) -> _CellRecord:
         self._whole.pop((agent, suite), None)
-        return self._seen.setdefault((agent, suite), _Seen())
+        return self._seen.setdefault((agent, suite), _CellRecord())
 
     def scale(self, agent: str, suite: str, factor: float = 1.0, *, price: float = 1.0) -> None:
         """Requests of a cell are so many times as many as its prior counts, and so are their cost and tokens; or they
@@ -155,25 +155,25 @@ class Forecast:
         own = prior.played if prior is not None and prior.itself else 0
         return SPREAD / math.sqrt(1 + own + self.ended(agent, suite))
 
-    def seen(self, agent: str, suite: str) -> Expected | None:
+    def seen(self, agent: str, suite: str) -> EpisodeEstimate | None:
         """(cost, requests) of an ended episode on average, tokens left 0; None before the first."""
         seen = self._seen.get((agent, suite))
         if seen is None or not seen.count:
             return None
-        return Expected(seen.cost / seen.count, seen.requests / seen.count, 0.0, 0.0)
+        return EpisodeEstimate(seen.cost / seen.count, seen.requests / seen.count, 0.0, 0.0)
 
-    def whole(self, agent: str, suite: str) -> Expected:
+    def whole(self, agent: str, suite: str) -> EpisodeEstimate:
         """What an episode of the cell is expected to take, from its first request to its last."""
         known = self._whole.get((agent, suite))
         if known is None:
             known = self._whole[agent, suite] = self._expected((agent, suite))
         return known
 
-    def _expected(self, cell_key: tuple[str, str]) -> Expected:
-        prior, seen = self.priors.get(cell_key), self._seen.get(cell_key, _Seen())
+    def _expected(self, cell_key: tuple[str, str]) -> EpisodeEstimate:
+        prior, seen = self.priors.get(cell_key), self._seen.get(cell_key, _CellRecord())
         if prior is None:
             count = max(1, seen.count)
-            return Expected(seen.cost / count, seen.requests / count, 0.0, 0.0)
+            return EpisodeEstimate(seen.cost / count, seen.requests / count, 0.0, 0.0)
         # The prior counts as one episode, or as a few requests.
         cost = (prior.cost + seen.cost) / (1 + seen.count)
         requests = (prior.requests + seen.requests) / (1 + seen.count)
@@ -182,7 +182,7 @@ class Forecast:
             cost = max(cost, price * requests)  # later requests are dearer than first ones, so never less
         # Tokens are not estimated separately: they follow the money, or the requests if there is no cost.
         scale = cost / prior.cost if prior.cost else requests / prior.requests if prior.requests else 1.0
-        return Expected(cost, requests, prior.tokens_in * scale, prior.tokens_out * scale)
+        return EpisodeEstimate(cost, requests, prior.tokens_in * scale, prior.tokens_out * scale)
 
     def longest(self, agent: str, suite: str) -> float:
         """Requests of the longest episode that the cell has shown, its stand-in's included."""

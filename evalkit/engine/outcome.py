@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.money import usd_number
-from evalkit.store.reading.unmetered import Unmetered
+from evalkit.store.reading.unmetered import UnmeteredReplies
 
 COMPLETE, FAILED, REFUSED, INCOMPLETE, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -47,7 +47,7 @@ class RunOutcome:
     budget: int | None
     simulated: str
     """Whether its money is real, as of the manifest."""
-    unmetered: Unmetered
+    unmetered: UnmeteredReplies
     """Replies whose provider did not say what they used, all calls together."""
     example: str
     """An episode to look at."""

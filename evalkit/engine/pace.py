@@ -40,7 +40,7 @@ def may_begin(
     return (slowest + ahead, False) if slowest < math.inf else (most, True)
 
 
-class Pacing:
+class Pacer:
     """Holds lanes up while a question is played."""
 
     def __init__(

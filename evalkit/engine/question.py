@@ -19,7 +19,7 @@ from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.episode import ActiveEpisode, final_score
 from evalkit.engine.forecast import Forecast
 from evalkit.engine.options import Stop
-from evalkit.engine.pace import Pacing
+from evalkit.engine.pace import Pacer
 from evalkit.engine.scheduler import LaneJob
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.errors import CorruptLogError, RunError, StorageError
@@ -137,10 +137,10 @@ class LiveQuestion:
         self._opened, self._store, self._directory = opened, opened.store, opened.directory
         self._jobs, self._admitter, self._forecast, self._spent = jobs, admitter, forecast, spent
         self._news, self._over, self._unread = asyncio.Event(), asyncio.Event(), False
-        self._pace: Pacing | None = None
+        self._pace: Pacer | None = None
         if not opened.play_all:
             frozen = opened.asked.frozen
-            self._pace = Pacing(jobs, admitter, {suite.name for suite in frozen.suites}, frozen.ahead, self._news.set)
+            self._pace = Pacer(jobs, admitter, {suite.name for suite in frozen.suites}, frozen.ahead, self._news.set)
 
     async def begin(self, *, known: bool) -> None:
         """Read the scores that the log holds, if it holds any (`known`), before the lanes play."""
@@ -216,7 +216,7 @@ class LiveQuestion:
             self._pace.ask(*self.asked.open)
             self._dismiss(self._pace)
 
-    def _dismiss(self, pace: Pacing) -> None:
+    def _dismiss(self, pace: Pacer) -> None:
         """Let go the agents whose questions are answered, and those whose open ones cannot be answered."""
         places = {place for job in self._jobs for place in job.cells} - self.dismissed
         done, vain = {place for place in places if self.asked.is_done(*place)}, pace.vain()

@@ -13,7 +13,7 @@ from evalkit.replies import decode_reply
 from evalkit.store.events import read_events
 from evalkit.store.files.record import UNSCORED, LedgerRecord
 from evalkit.store.reading.totals import CellTotals
-from evalkit.store.reading.unmetered import Unmetered
+from evalkit.store.reading.unmetered import UnmeteredReplies
 from evalkit.version import __version__
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Holdings:
     cost_by_worker: Mapping[str, int] = field(default_factory=dict)
     """The same by the session that wrote them."""
     cost_by_agent: Mapping[str, int] = field(default_factory=dict)
-    unmetered: Unmetered = field(default_factory=Unmetered)
+    unmetered: UnmeteredReplies = field(default_factory=UnmeteredReplies)
     """By agent, replies without usage."""
     ledger: tuple[LedgerRecord, ...] = ()
     keep_facts: bool = False

@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 
 from evalkit.client.keys import servers_of
-from evalkit.engine.freezing.freeze import Endpoint, Resolved, lane_limits
+from evalkit.engine.freezing.freeze import Endpoint, ResolvedSweep, lane_limits
 from evalkit.errors import UsageError
 from evalkit.spec.model import Limits, ServerSpec
 
 
-def limits_over(resolved: Resolved, lane: str, servers: Sequence[ServerSpec]) -> Limits:
+def limits_over(resolved: ResolvedSweep, lane: str, servers: Sequence[ServerSpec]) -> Limits:
     """A lane's own limits. If it has one server, its limits are the lane's; several have theirs beside the lane's."""
     limits = lane_limits(resolved, lane)
     return limits.within(servers[0].limits) if len(servers) == 1 else limits
 
 
-def capacity(resolved: Resolved, endpoint: Endpoint) -> Limits:
+def capacity(resolved: ResolvedSweep, endpoint: Endpoint) -> Limits:
     """What a lane may ask of all its servers together, as a plan counts it. Where variables of a URL are not set, as
     far as the provider's file says it."""
     try:

@@ -19,7 +19,7 @@ from evalkit.engine.admit.backlogs import LaneBacklog, Place
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.episode import ActiveEpisode, LaneContext
 from evalkit.engine.forecast import Forecast
-from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.freezing.freeze import ResolvedSweep
 from evalkit.engine.options import RunOptions, Stop
 from evalkit.engine.resume import KINDS, Holdings, order
 from evalkit.engine.scheduler import CellCount, LaneJob
@@ -28,7 +28,7 @@ from evalkit.engine.universe import PlannedEpisode, RunPart, lanes
 from evalkit.frozen.manifest import Manifest, ManifestAgent
 from evalkit.money import PicoUsd
 from evalkit.store.reading.accounts import Account, spent
-from evalkit.store.reading.unmetered import Unmetered
+from evalkit.store.reading.unmetered import UnmeteredReplies
 from evalkit.store.writing.writer import Store
 
 if TYPE_CHECKING:  # statistics come with it
@@ -41,7 +41,7 @@ class Session:
 
     name: str
     """Host, pid and time: the worker of its rows, the session of its money."""
-    resolved: Resolved
+    resolved: ResolvedSweep
     options: RunOptions
     manifest: Manifest
     store: Store
@@ -102,9 +102,9 @@ class Schedule:
         return self.session.spent_before if self.budget is None else PicoUsd(self.budget.stats().spent)
 
     @property
-    def unmetered(self) -> Unmetered:
+    def unmetered(self) -> UnmeteredReplies:
         """Replies without usage of all sessions, with this one's."""
-        own = Unmetered() if self.budget is None else self.budget.stats().unmetered
+        own = UnmeteredReplies() if self.budget is None else self.budget.stats().unmetered
         return self.session.holdings.unmetered + own
 
 

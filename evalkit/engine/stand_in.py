@@ -55,7 +55,7 @@ class TooLong:
     """Its input tokens and its `max_tokens`."""
 
 
-class Asked(NamedTuple):
+class SampleRequest(NamedTuple):
     """One request of a sample, and its reply."""
 
     tokens_in: int
@@ -72,7 +72,7 @@ class Asked(NamedTuple):
 class Sample:
     """One episode as its stand-in played it: what was asked, and what that lets expect of the whole."""
 
-    asked: tuple[Asked, ...]
+    asked: tuple[SampleRequest, ...]
     scale: float = 1.0
     """The whole over what was played; 1 unless it was cut short."""
 
@@ -208,7 +208,7 @@ class _MeteredEpisode:
     active: ActiveEpisode
     stop: Stop
     most: float
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[SampleRequest] = field(default_factory=list)
 
 
 class _Meter:
@@ -250,7 +250,7 @@ class _Meter:
         dialect, position, tally = self._encoding.dialect, self._tally.active.position, self._tally
         size = len(dialect.body(self._head, tools_json, encoded, question.seed))
         tokens = input_tokens(size), output_tokens(reply), size + dialect.overhead_tokens
-        tally.asked.append(Asked(*tokens, position.period, position.turn, self._role))
+        tally.asked.append(SampleRequest(*tokens, position.period, position.turn, self._role))
         if len(tally.asked) >= tally.most:
             tally.stop.set("limit")
         return Answer(reply=reply, cost=PicoUsd(0), latency_s=0.0, queue_s=0.0, attempts="ok", started_at=0.0)
@@ -285,7 +285,7 @@ PLAIN = ChatEncoding(dialect=DIALECTS["openai_chat"])
 """Where only tokens are asked for: one dialect's are near enough to another's."""
 
 
-class Sampled(NamedTuple):
+class SampledCell(NamedTuple):
     """A cell whose play is wanted."""
 
     agent: ManifestAgent
@@ -300,11 +300,11 @@ class Sampled(NamedTuple):
 
 async def play_samples(
     manifest: Manifest,
-    wanted: Sequence[Sampled],
+    wanted: Sequence[SampledCell],
     *,
     steps: float = STEPS,
-    spoken: Callable[[Sampled], tuple[ChatEncoding, PlayedCode | None]] = lambda _: (PLAIN, None),
-    outgrows: Callable[[Sampled, Sample], bool] = lambda *_: False,
+    spoken: Callable[[SampledCell], tuple[ChatEncoding, PlayedCode | None]] = lambda _: (PLAIN, None),
+    outgrows: Callable[[SampledCell, Sample], bool] = lambda *_: False,
 ) -> dict[tuple[str, str], list[Sample]]:
     """A few episodes of each cell as its stand-in plays them, by agent and suite; about `steps` requests in all.
 
@@ -312,7 +312,7 @@ async def play_samples(
     `spoken`: the dialect of a cell's model, and its code; `outgrows`: whether a conversation that was cut short may be
     too long for its model, so that it is played to its end.
     """
-    groups: dict[tuple[object, ...], list[Sampled]] = {}
+    groups: dict[tuple[object, ...], list[SampledCell]] = {}
     for member in wanted:
         agent, suite, cell = member
         (encoding, code), stand_in = spoken(member), stand_in_of(agent, suite.environment)
@@ -330,11 +330,11 @@ async def play_samples(
 
 async def _play_cell(
     manifest: Manifest,
-    members: Sequence[Sampled],
+    members: Sequence[SampledCell],
     share: float,
     encoding: ChatEncoding,
     code: PlayedCode | None,
-    outgrows: Callable[[Sampled, Sample], bool],
+    outgrows: Callable[[SampledCell, Sample], bool],
 ) -> list[Sample]:
     """A first episode that is longer than the share is cut; later ones are played to their end, since to leave out
     those that take long would make all seem short."""
@@ -421,7 +421,7 @@ async def make_priors(
     """A prior for each chosen cell that is not `known` already, from a short play in this process."""
     chosen, known, cell_of = choice or Choice(), known or {}, cells(manifest)
     wanted = [
-        Sampled(agent, suite, cell_of[agent.name, suite.environment])
+        SampledCell(agent, suite, cell_of[agent.name, suite.environment])
         for suite in filter(chosen.takes_suite, manifest.suites.values())
         for agent in manifest.agents.values()
         if agent.provider and (not chosen.agents or agent.name in chosen.agents)
@@ -431,7 +431,7 @@ async def make_priors(
     return [prior_of(one, samples[one.place], _costs(one.agent, samples[one.place])) for one in wanted]
 
 
-def prior_of(cell: Sampled, samples: Sequence[Sample], costs: Sequence[float]) -> Prior:
+def prior_of(cell: SampledCell, samples: Sequence[Sample], costs: Sequence[float]) -> Prior:
     """What a stand-in's play comes to; `costs`: of each of its episodes, in pico-dollars."""
     count = len(samples)
     return Prior(

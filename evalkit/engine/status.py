@@ -12,7 +12,7 @@ from msgspec import ValidationError, convert
 
 from evalkit.client.lanes.stats import ServerStats
 from evalkit.engine.forecast import (
-    Expected,
+    EpisodeEstimate,
     Forecast,
     Range,
     alone,
@@ -27,7 +27,7 @@ from evalkit.frozen.manifest import Manifest
 from evalkit.frozen.manifests import read_manifest
 from evalkit.frozen.question_files import read_frozen
 from evalkit.money import usd_number
-from evalkit.results.endings import Deferred, deferred_episodes, deferred_words, most_said, refused_episodes
+from evalkit.results.endings import DeferredEpisodes, deferred_episodes, deferred_words, most_said, refused_episodes
 from evalkit.store.events import budget_of, last_session
 from evalkit.store.files.record import UNSCORED
 from evalkit.store.live import read_live
@@ -35,7 +35,7 @@ from evalkit.store.lock import Holder, holder
 from evalkit.store.reading.accounts import spent
 from evalkit.store.reading.index import RunIndex, read_index
 from evalkit.store.reading.totals import ByTier, CellTotals, TierOutlook, outlooks, rate, tiers_json
-from evalkit.store.reading.unmetered import Unmetered
+from evalkit.store.reading.unmetered import UnmeteredReplies
 
 NOTHING = Range(0.0, 0.0, 0.0)
 KILLED = "The process that played it last ended without a word: it was killed, or its machine stopped."
@@ -59,9 +59,9 @@ class CellStatus:
     """Of the started ones: how many remain because the provider refused their last request."""
     deferred: Mapping[str, int] = field(default_factory=dict)
     """Of those that remain: how many the last session left, by way (`agent_error`, `unavailable`, ...)."""
-    predicted: Expected | None = None
+    predicted: EpisodeEstimate | None = None
     """An episode as it was expected before any had ended; None if nobody asks for money."""
-    seen: Expected | None = None
+    seen: EpisodeEstimate | None = None
     """An ended episode on average: cost and requests; None before the first."""
     to_finish: Range = NOTHING
     """Pico-dollars for the rest of the started episodes and for all others."""
@@ -92,7 +92,7 @@ class Status:
     open_leases: int
     """What a crash would cost now, or what one costs that is not charged yet; in pico-dollars."""
     spent: int
-    unmetered: Unmetered
+    unmetered: UnmeteredReplies
     """Replies without usage."""
     tiers: ByTier
     """Replies by the tier that served them."""
@@ -204,7 +204,7 @@ def _cell_json(cell: CellStatus) -> dict[str, Any]:
     }
 
 
-def _episode_json(expected: Expected | None) -> dict[str, float] | None:
+def _episode_json(expected: EpisodeEstimate | None) -> dict[str, float] | None:
     return None if expected is None else {"usd": usd_number(expected.cost), "requests": expected.requests}
 
 
@@ -259,16 +259,16 @@ def status_of(directory: Path, manifest: Manifest, index: RunIndex) -> Status:
     )
 
 
-def _deferred(cell: CellStatus, deferred: Mapping[tuple[str, str, str], Deferred]) -> CellStatus:
+def _deferred(cell: CellStatus, deferred: Mapping[tuple[str, str, str], DeferredEpisodes]) -> CellStatus:
     here = {why: one.episodes for (*place, why), one in deferred.items() if place == [cell.agent, cell.suite]}
     return replace(cell, deferred=here) if cell.remaining else cell
 
 
-def _deferred_words(deferred: Mapping[tuple[str, str, str], Deferred]) -> tuple[str, ...]:
-    by_agent: dict[tuple[str, str], Deferred] = {}
+def _deferred_words(deferred: Mapping[tuple[str, str, str], DeferredEpisodes]) -> tuple[str, ...]:
+    by_agent: dict[tuple[str, str], DeferredEpisodes] = {}
     for (agent, _, why), one in deferred.items():
-        before = by_agent.get((agent, why), Deferred())
-        by_agent[agent, why] = Deferred(before.episodes + one.episodes, one.last)
+        before = by_agent.get((agent, why), DeferredEpisodes())
+        by_agent[agent, why] = DeferredEpisodes(before.episodes + one.episodes, one.last)
     return tuple(filter(None, (deferred_words(*key, one) for key, one in by_agent.items())))
 
 
@@ -365,7 +365,7 @@ def _cell(manifest: Manifest, cell: CellTotals, forecast: Forecast) -> CellStatu
     )
 
 
-def _in_requests(expected: Expected | None, asks: float) -> Expected | None:
+def _in_requests(expected: EpisodeEstimate | None, asks: float) -> EpisodeEstimate | None:
     """An expectation with its requests, of which each step takes so many."""
     return None if expected is None else expected._replace(requests=asks * expected.requests)
 

@@ -17,7 +17,7 @@ from evalkit.client.budget_state import Ceiling
 from evalkit.engine.ending import outcome_of
 from evalkit.engine.endpoints import Endpoints, WindowNotes, open_endpoints
 from evalkit.engine.forecast import Forecast, learn_all
-from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.freezing.freeze import ResolvedSweep
 from evalkit.engine.freezing.keeping import kept
 from evalkit.engine.loop import interruptible
 from evalkit.engine.options import RunOptions, Stop
@@ -56,7 +56,7 @@ PUBLISH_EVERY, PUT_EVERY = 2, 20
 
 
 async def play_sweep(
-    resolved: Resolved,
+    resolved: ResolvedSweep,
     options: RunOptions,
     show: Callable[[View], None],
     *,

@@ -10,11 +10,11 @@ import msgspec
 
 from evalkit.client.lanes.stats import ServerStats
 from evalkit.engine.endpoints import Endpoints
-from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.freezing.freeze import ResolvedSweep
 from evalkit.engine.scheduler import LaneJob
 from evalkit.engine.time_left import TimeLeft
 from evalkit.money import usd_number
-from evalkit.store.reading.unmetered import Unmetered
+from evalkit.store.reading.unmetered import UnmeteredReplies
 
 
 class LaneView(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +107,7 @@ class View:
     stopping: str
     """Why the run is draining; empty while it continues."""
     cells: tuple[CellView, ...] = ()
-    unmetered: Unmetered = field(default_factory=Unmetered)
+    unmetered: UnmeteredReplies = field(default_factory=UnmeteredReplies)
     """Replies without usage, earlier calls included."""
     history: tuple[tuple[float, float], ...] = ()
     """(seconds since this call began, steps per second), at most `MOST_KEPT`, oldest first."""
@@ -204,12 +204,12 @@ class Pace:
 def view_of(
     jobs: Sequence[LaneJob],
     endpoints: Endpoints | None,
-    resolved: Resolved,
+    resolved: ResolvedSweep,
     pace: Pace,
     *,
     time_left: TimeLeft,
     spent_before: int,
-    unmetered_before: Unmetered,
+    unmetered_before: UnmeteredReplies,
     workers: str = "",
     question: dict[str, Any] | None = None,
 ) -> View:

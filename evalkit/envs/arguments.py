@@ -57,13 +57,13 @@ def read_arguments(text: str) -> dict[str, Any] | Refusal:
     return value.value if isinstance(value.value, dict) else Refusal("not_object")
 
 
-class Parsed(msgspec.Struct, frozen=True):
+class ParsedValue(msgspec.Struct, frozen=True):
     """A value that was read; it may be anything, None included."""
 
     value: Any
 
 
-def read_json(text: str) -> Parsed | Refusal:
+def read_json(text: str) -> ParsedValue | Refusal:
     """A JSON text's value. Outcomes: `too_large`, `too_deep`, `not_json`."""
     if oversize(text):
         return Refusal("too_large", {"limit": MOST_BYTES})
@@ -75,7 +75,7 @@ def read_json(text: str) -> Parsed | Refusal:
         value, end = _DECODER.raw_decode(text)  # a third of the time of `json.loads`, which looks for blanks itself
     except ValueError:  # also a number of more digits than Python converts
         return Refusal("not_json")
-    return Parsed(value) if end == len(text) else Refusal("not_json")
+    return ParsedValue(value) if end == len(text) else Refusal("not_json")
 
 
 def oversize(text: str) -> bool:
@@ -165,22 +165,22 @@ _MOST_SIGNS = 4
 """In one number: `-1-2j` has two."""
 
 
-def read_mapping(value: object) -> Parsed | Refusal:
+def read_mapping(value: object) -> ParsedValue | Refusal:
     """An argument as a mapping: a dict as it is, a text by the reference's three readings in order.
 
     Outcomes: `wrong_type` (neither text nor dict), `too_large`, `too_deep`, `unparseable` (no reading succeeds),
     `unhashable` (a key is a list), `not_mapping` (the text holds some other value).
     """
     if isinstance(value, dict):
-        return Parsed(value)
+        return ParsedValue(value)
     if not isinstance(value, str):
         return Refusal("wrong_type", {"type": "string"})
     if oversize(value):
         return Refusal("too_large", {"limit": MOST_BYTES})
     if value.isascii() and _FLAT.fullmatch(value):
-        return Parsed({key[1:-1]: _plain(entry) for key, entry in _ENTRY.findall(value)})
+        return ParsedValue({key[1:-1]: _plain(entry) for key, entry in _ENTRY.findall(value)})
     parsed = _first_reading(value)
-    if isinstance(parsed, Parsed) and not isinstance(parsed.value, dict):
+    if isinstance(parsed, ParsedValue) and not isinstance(parsed.value, dict):
         return Refusal("not_mapping")
     return parsed
 
@@ -191,42 +191,42 @@ def _plain(entry: str) -> str | int | float:
     return float(entry) if "." in entry else int(entry)
 
 
-def _first_reading(text: str) -> Parsed | Refusal:
+def _first_reading(text: str) -> ParsedValue | Refusal:
     too_deep: Refusal | None = None
     for reading in (_literal, _unescaped_literal, _json):
         parsed = reading(text)
-        if isinstance(parsed, Parsed) or parsed.outcome == "unhashable":
+        if isinstance(parsed, ParsedValue) or parsed.outcome == "unhashable":
             return parsed
         if parsed.outcome == "too_deep":
             too_deep = parsed
     return too_deep or Refusal("unparseable")
 
 
-def _literal(text: str) -> Parsed | Refusal:
+def _literal(text: str) -> ParsedValue | Refusal:
     flaw = _scan(text)
     if flaw:
         return Refusal(flaw, {"limit": MOST_DEPTH} if flaw == "too_deep" else {})
     return _quietly(lambda: ast.literal_eval(text))
 
 
-def _unescaped_literal(text: str) -> Parsed | Refusal:
+def _unescaped_literal(text: str) -> ParsedValue | Refusal:
     if "\\" not in text:
         return Refusal("unparseable")  # nothing to undo: the first reading has said so already
     undone = _quietly(lambda: text.encode().decode("unicode_escape"))
-    return _literal(undone.value) if isinstance(undone, Parsed) else undone
+    return _literal(undone.value) if isinstance(undone, ParsedValue) else undone
 
 
-def _json(text: str) -> Parsed | Refusal:
+def _json(text: str) -> ParsedValue | Refusal:
     parsed = read_json(text)
     return Refusal("unparseable") if isinstance(parsed, Refusal) and parsed.outcome == "not_json" else parsed
 
 
-def _quietly(read: Callable[[], Any]) -> Parsed | Refusal:
+def _quietly(read: Callable[[], Any]) -> ParsedValue | Refusal:
     """What `read` gives, or why not. Python's warnings of bad escapes and odd numbers are nobody's business here."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return Parsed(read())
+            return ParsedValue(read())
     except TypeError:
         return Refusal("unhashable")
     except (ValueError, SyntaxError):

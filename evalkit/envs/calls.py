@@ -21,7 +21,16 @@ from evalkit.envs.arguments import (
     whole_argument,
 )
 from evalkit.envs.environment import fill
-from evalkit.envs.rules import READ_NOTES, WRITE_NOTES, Accepted, Getter, PeriodsState, Setting, WorldT, repeat_key
+from evalkit.envs.rules import (
+    READ_NOTES,
+    WRITE_NOTES,
+    AcceptedAction,
+    Getter,
+    PeriodsState,
+    Setting,
+    WorldT,
+    repeat_key,
+)
 
 OK = "ok"
 
@@ -63,7 +72,7 @@ class CallResult(msgspec.Struct, Generic[WorldT], frozen=True, kw_only=True):
 
     outcome: str
     text: str = ""
-    accepted: Accepted[WorldT] | None = None
+    accepted: AcceptedAction[WorldT] | None = None
 
 
 class Answers(msgspec.Struct, Generic[WorldT], frozen=True, kw_only=True):
@@ -73,7 +82,7 @@ class Answers(msgspec.Struct, Generic[WorldT], frozen=True, kw_only=True):
     messages: tuple[Message, ...]
     """One for each call, for the chat that continues."""
     facts: list[dict[str, str]]
-    accepted: Accepted[WorldT] | None
+    accepted: AcceptedAction[WorldT] | None
     restart: bool
 
 
@@ -81,7 +90,7 @@ def answer_calls(state: PeriodsState[WorldT], calls: Sequence[ToolCall]) -> Answ
     """Answer a reply's calls in order. What follows an accepted action, or a restart, is recorded and ignored."""
     facts: list[dict[str, str]] = []
     messages: list[Message] = []
-    accepted: Accepted[WorldT] | None = None
+    accepted: AcceptedAction[WorldT] | None = None
     restart = False
     room = MOST_ARGUMENTS
     for index, call in enumerate(calls):

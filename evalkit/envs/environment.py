@@ -165,7 +165,7 @@ class InstanceSize:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
+class SuiteDescription:
     """What `evalkit suites describe` says of suites of this environment, besides what it says of every suite."""
 
     quantities: tuple[Quantity, ...] = ()
@@ -194,7 +194,7 @@ class Presentation:
     """Whether all periods are the same problem, so that one action can be the best in all of them and solve it."""
     shares: Mapping[str, ActionShare] = field(default_factory=dict)
     """Secondary metrics that reports show, by name, in addition to those that any environment may have."""
-    described: Described = Described()  # frozen
+    described: SuiteDescription = SuiteDescription()  # frozen
     """What `evalkit suites describe` shows of its suites."""
     report: str = ""
     """Its own tables, figures and charts: a record of `evalkit/report/extras.py`."""

@@ -44,7 +44,7 @@ def load_varied(env: Environment[Any, Any], line: Mapping[str, Any], axes: Mappi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
+class LoadedLine:
     """A line that has been loaded: all that is known of an instance."""
 
     instance: Any
@@ -55,11 +55,11 @@ class Reached:
     stratum: str
 
 
-def reach(env: Environment[Any, Any], line: Mapping[str, Any], axes: Mapping[str, Any], where: str) -> Reached:
+def reach(env: Environment[Any, Any], line: Mapping[str, Any], axes: Mapping[str, Any], where: str) -> LoadedLine:
     """Load a line and describe what comes of it. Raises UsageError naming the line."""
     instance = load_varied(env, line, axes, where)
     described = dict(env.describe(instance))
-    return Reached(
+    return LoadedLine(
         instance=instance,
         line=described,
         digest=instance_digest(env.name, described),

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from evalkit.dialogue import Message, Reply, Tool
 from evalkit.envs.calls import Answers, answer_calls, offered
 from evalkit.envs.environment import Facts, Observation, Opening, fill
-from evalkit.envs.rules import Accepted, PeriodsState, WorldT
+from evalkit.envs.rules import AcceptedAction, PeriodsState, WorldT
 
 MOST_IDLE = 5
 """Periods in a row without an action that end an episode."""
@@ -77,7 +77,7 @@ def step(state: PeriodsState[WorldT], reply: Reply) -> tuple[PeriodsState[WorldT
     return after, Observation(messages=messages, facts=_facts(answers))
 
 
-def _advance(answers: Answers[WorldT], accepted: Accepted[WorldT]) -> tuple[PeriodsState[WorldT], Observation]:
+def _advance(answers: Answers[WorldT], accepted: AcceptedAction[WorldT]) -> tuple[PeriodsState[WorldT], Observation]:
     """The period ended with an action."""
     after = _next_period(answers.state, accepted.history, idle=0, ended=accepted.ended, world=accepted.world)
     return after, _closing(answers, after, ACCEPTED, accepted.facts)

@@ -29,7 +29,7 @@ TEXT_CHOICES = {"results.style": STYLES}
 
 
 # Made for every reply, as states are: msgspec's frozen records cost a tenth of what dataclasses do.
-class Accepted(msgspec.Struct, Generic[WorldT], frozen=True, kw_only=True):
+class AcceptedAction(msgspec.Struct, Generic[WorldT], frozen=True, kw_only=True):
     """An action that was accepted: it ends the period."""
 
     world: WorldT
@@ -75,7 +75,7 @@ class Rules(Generic[WorldT]):
     """The tool that ends a period."""
     argument: str
     """Its only argument: a mapping, as text."""
-    act: "Callable[[PeriodsState[WorldT], Any], Accepted[WorldT] | Refusal]"
+    act: "Callable[[PeriodsState[WorldT], Any], AcceptedAction[WorldT] | Refusal]"
     """What the argument's mapping brings about."""
     refusals: Mapping[str, frozenset[str]]
     """The outcomes with which `act` may refuse, each with the fields that its text may use."""

@@ -83,7 +83,7 @@ class Instances(Sequence[ManifestInstance]):
         return {name: place for place, name in enumerate(self.ids) if name in sought}
 
 
-class Listed(Instances):
+class InstanceList(Instances):
     """Instances that are in memory."""
 
     def __init__(self, instances: Sequence[ManifestInstance]) -> None:
@@ -121,7 +121,7 @@ class Listed(Instances):
 
 def laid(instances: Sequence[ManifestInstance]) -> Instances:
     """Any sequence of instances with what is known of it as a whole."""
-    return instances if isinstance(instances, Instances) else Listed(instances)
+    return instances if isinstance(instances, Instances) else InstanceList(instances)
 
 
 def codes_of(strata: Mapping[str, int], of_each: Sequence[str]) -> "Codes":

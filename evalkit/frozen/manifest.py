@@ -15,7 +15,7 @@ from evalkit.envs.environment import Environment, Kit, Pack
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import CorruptLogError, UsageError
 from evalkit.frozen.instances import ManifestInstance, admission, laid
-from evalkit.frozen.suite_file import Stored
+from evalkit.frozen.suite_file import StoredInstances
 from evalkit.money import Price, Tier
 from evalkit.plugins import PREFIX, install_line, is_plain
 from evalkit.wire.exhausted import COUNTED
@@ -193,7 +193,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     def file(self) -> str:
         """What messages call it."""
         instances = (suite.instances for suite in self.suites.values())
-        stored = (own.path for own in instances if isinstance(own, Stored) and own.data is None)
+        stored = (own.path for own in instances if isinstance(own, StoredInstances) and own.data is None)
         folders = {path.parent.parent / "manifest" for path in stored}
         return max(
             (f"manifest/{file.name}" for folder in folders for file in folder.glob("*.json")), default="manifest"

@@ -16,7 +16,7 @@ import orjson
 from evalkit.errors import CorruptLogError, RunError, StorageError
 from evalkit.frozen.instances import ManifestInstance, laid
 from evalkit.frozen.manifest import REMEDY, Manifest, ManifestSuite, flaws_of
-from evalkit.frozen.suite_file import Description, Stored, stored, write_suite
+from evalkit.frozen.suite_file import Description, StoredInstances, stored, write_suite
 from evalkit.store import disk
 from evalkit.store.folder import next_numbered, numbered
 from evalkit.store.json_text import decode, other_format
@@ -81,7 +81,7 @@ def manifest_if_run(directory: Path) -> Manifest | None:
 def _as_read(run: Path, plain: dict[str, Any], path: Path) -> Manifest:
     """The manifest in a file, with access to its suites' instances."""
     try:
-        msgspec.convert(plain, _Written)
+        msgspec.convert(plain, _ManifestHead)
         suites = plain.get("suites")
         if not isinstance(suites, dict) or not all(isinstance(suite, dict) for suite in suites.values()):
             raise msgspec.ValidationError("Expected `object` - at `$.suites`")
@@ -123,10 +123,10 @@ def write_manifest(run: Path, manifest: Manifest) -> Manifest:
     return manifest
 
 
-def _kept(run: Path, suite: ManifestSuite) -> Stored:
+def _kept(run: Path, suite: ManifestSuite) -> StoredInstances:
     """The suite's instances in a file of the run."""
     instances = suite.instances
-    if isinstance(instances, Stored) and instances.lies_in(run) and instances.path.exists():
+    if isinstance(instances, StoredInstances) and instances.lies_in(run) and instances.path.exists():
         return instances
     return write_suite(run, laid(instances))
 
@@ -139,14 +139,14 @@ def encode_manifest(manifest: Manifest) -> bytes:
     by_suite = {name: suite.instances for name, suite in manifest.suites.items()}
     plain = msgspec.to_builtins(_with_instances(manifest, dict.fromkeys(by_suite, ())))
     for name, instances in by_suite.items():
-        if not isinstance(instances, Stored):
+        if not isinstance(instances, StoredInstances):
             raise TypeError(f"the instances of {name!r} are not in a file")
         plain["suites"][name]["instances"] = msgspec.to_builtins(instances.description)
-    written = msgspec.to_builtins(_Written(format=FORMAT, written_by=__version__))
+    written = msgspec.to_builtins(_ManifestHead(format=FORMAT, written_by=__version__))
     return msgspec.json.format(msgspec.json.encode({**written, **plain}), indent=2) + b"\n"
 
 
-class _Written(msgspec.Struct, frozen=True, kw_only=True):
+class _ManifestHead(msgspec.Struct, frozen=True, kw_only=True):
     """What every manifest begins with, and manifests of later formats are to begin with: so that this evalkit can
     refuse them, and say which one reads them."""
 

@@ -48,12 +48,12 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """See `Instances`."""
 
 
-def write_suite(run: Path, suite: Instances) -> "Stored":
+def write_suite(run: Path, suite: Instances) -> "StoredInstances":
     """Write a suite's instances to a run; returns them as they will be read from there.
 
     Raises StorageError, and what reading the instances raises.
     """
-    if isinstance(suite, Stored) and suite.data is not None:
+    if isinstance(suite, StoredInstances) and suite.data is not None:
         data, description = suite.data, suite.description
     else:
         made = encode_rows(suite.rows())
@@ -66,18 +66,18 @@ def write_suite(run: Path, suite: Instances) -> "Stored":
     return place
 
 
-def stored(run: Path, description: Description) -> "Stored":
+def stored(run: Path, description: Description) -> "StoredInstances":
     """The instances that a run has of a suite."""
-    return Stored(description, run / FOLDER / f"{description.file}{ENDING}")
+    return StoredInstances(description, run / FOLDER / f"{description.file}{ENDING}")
 
 
-def from_rows(made: EncodedRows, spread: bool) -> "Stored":
+def from_rows(made: EncodedRows, spread: bool) -> "StoredInstances":
     """Instances as a file that is in memory."""
     description = Description(file=made.digest, count=sum(made.strata.values()), strata=made.strata, spread=spread)
-    return Stored(description, Path(f"{made.digest}{ENDING}"), made.data)
+    return StoredInstances(description, Path(f"{made.digest}{ENDING}"), made.data)
 
 
-class _Checked(NamedTuple):
+class _CheckedInstances(NamedTuple):
     """What is known of the instances without their lines."""
 
     ids: list[str]
@@ -87,7 +87,7 @@ class _Checked(NamedTuple):
     """Of a suite with few instances; else empty."""
 
 
-class Stored(Instances):
+class StoredInstances(Instances):
     """The instances in a suite's file. Methods raise CorruptLogError for a damaged one, and StorageError."""
 
     def __init__(self, description: Description, path: Path, data: "pa.Buffer | None" = None) -> None:
@@ -100,7 +100,7 @@ class Stored(Instances):
         return self.description.count
 
     def __eq__(self, other: object) -> bool:
-        return other.digest == self.digest if isinstance(other, Stored) else NotImplemented
+        return other.digest == self.digest if isinstance(other, StoredInstances) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self.digest)
@@ -144,7 +144,7 @@ class Stored(Instances):
         return list(self.strata)
 
     @cached_property
-    def _checked(self) -> _Checked:
+    def _checked(self) -> _CheckedInstances:
         """Read once, when it is first needed, and compared with the file's name and with what the manifest says."""
         ids, digests, strata, made = list[str](), list[str](), list[str](), list[ManifestInstance]()
 
@@ -162,7 +162,7 @@ class Stored(Instances):
             raise self._damaged("its content does not match its name")
         if len(ids) != len(self) or Counter(strata) != self.strata:
             raise CorruptLogError(f"{self.path} contains other instances than the run's manifest says. {REMEDY}")
-        return _Checked(ids, digests, codes_of(self.strata, strata), made)
+        return _CheckedInstances(ids, digests, codes_of(self.strata, strata), made)
 
     def _groups(self) -> Iterator[list[SuiteRow]]:
         try:

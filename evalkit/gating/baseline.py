@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.freezing.freeze import ResolvedSweep
 from evalkit.errors import RunError, UsageError, nearest
 from evalkit.frozen.instances import laid
 from evalkit.frozen.manifest import Manifest, ManifestSuite
@@ -53,7 +53,7 @@ class Baseline:
         return "" if last is None else span(max(0.0, (now - last.replace(tzinfo=UTC)).total_seconds()))
 
 
-def read_baseline(against: str, resolved: Resolved) -> Baseline:
+def read_baseline(against: str, resolved: ResolvedSweep) -> Baseline:
     """An agent of the sweep by its name; else a run, or an archive. Raises UsageError, RunError, CorruptLogError,
     StorageError."""
     if against in resolved.manifest.agents:
@@ -88,7 +88,7 @@ def _opened(against: str) -> Iterator[Path]:
         yield run_directory(against)
 
 
-def paired(baseline: Baseline, resolved: Resolved, chosen: Sequence[str]) -> list[tuple[str, str]]:
+def paired(baseline: Baseline, resolved: ResolvedSweep, chosen: Sequence[str]) -> list[tuple[str, str]]:
     """(old, new) agents: those chosen by `NEW=OLD`, else those of one name; beside an agent of the sweep all others.
     Raises UsageError."""
     new = list(resolved.manifest.agents)
@@ -120,8 +120,8 @@ def _chosen(words: str, new: Sequence[str], baseline: Baseline) -> tuple[str, st
 
 
 def narrowed_to(
-    baseline: Baseline, resolved: Resolved, pairs: Sequence[tuple[str, str]]
-) -> tuple[Resolved, dict[str, dict[str, dict[str, list[float]]]]]:
+    baseline: Baseline, resolved: ResolvedSweep, pairs: Sequence[tuple[str, str]]
+) -> tuple[ResolvedSweep, dict[str, dict[str, dict[str, list[float]]]]]:
     """(the sweep with the instances and replicates alone that a stored side has scores of, these scores by its name in
     the pairs, suite and instance of the sweep). Raises UsageError if it has none."""
     if baseline.manifest is None:

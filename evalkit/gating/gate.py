@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.freezing.freeze import ResolvedSweep
 from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import COMPLETE, FAILED, INCOMPLETE, INTERRUPTED, REFUSED, RunOutcome
 from evalkit.engine.universe import Choice
@@ -102,7 +102,7 @@ class GateCheck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gated:
+class GateOutcome:
     """How a gate ended."""
 
     outcome: RunOutcome
@@ -201,13 +201,13 @@ def _plain(check: GateCheck) -> dict[str, Any]:
 
 
 async def play_gate(
-    resolved: Resolved,
+    resolved: ResolvedSweep,
     baseline: Baseline,
     pairs: Sequence[tuple[str, str]],
     policy: GateTable,
     options: RunOptions,
     show: Callable[[View], None],
-) -> Gated:
+) -> GateOutcome:
     """Play until the gate knows, or until it cannot. `pairs`: of old and new agent.
 
     Raises UsageError where nothing can be compared, and what `run_sweep` raises.
@@ -226,18 +226,18 @@ async def play_gate(
     return judged(outcome, baseline, policy)
 
 
-def judged(outcome: RunOutcome, baseline: Baseline, policy: GateTable) -> Gated:
+def judged(outcome: RunOutcome, baseline: Baseline, policy: GateTable) -> GateOutcome:
     """What a gate's run says. Raises CorruptLogError, StorageError."""
     manifest, _, results = read_run(outcome.place)
     frozen = read_frozen(outcome.place)
     if frozen is None or frozen.gate is None:  # interrupted before anything was written
-        return Gated(outcome=outcome, baseline=baseline, policy=policy, checks=(), notes=())
+        return GateOutcome(outcome=outcome, baseline=baseline, policy=policy, checks=(), notes=())
     question = GateQuestion(manifest, frozen)
     question.add_all(results)
     question.look()
     episodes = _by_place(question, manifest, results, baseline)
     checks = tuple(_check(question, answer, episodes, policy) for answer in question.answers)
-    return Gated(
+    return GateOutcome(
         outcome=outcome, baseline=baseline, policy=policy, checks=checks, notes=tuple(_notes(question, baseline))
     )
 

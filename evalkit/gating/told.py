@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from evalkit.frozen.manifests import read_manifest
-from evalkit.gating.gate import GateCheck, Gated
+from evalkit.gating.gate import GateCheck, GateOutcome
 from evalkit.money import money_words
 from evalkit.report.tables import Column, Table, as_cell_text, columns_of, markdown, marked
 from evalkit.text import bounded, visible
@@ -18,7 +18,7 @@ MARK = "<!-- evalkit gate -->"
 """The first line of the Markdown: by it a comment is found and written anew instead of a second one."""
 
 
-def gate_table(gated: Gated) -> Table:
+def gate_table(gated: GateOutcome) -> Table:
     """A row for each new agent, old agent and suite."""
     rows = [
         {
@@ -63,7 +63,7 @@ def gate_table(gated: Gated) -> Table:
     return marked(table, gated.outcome.simulated)
 
 
-def _packs(gated: Gated) -> Iterator[str]:
+def _packs(gated: GateOutcome) -> Iterator[str]:
     if gated.checks:
         manifest = read_manifest(gated.outcome.place)
         for check in gated.checks:
@@ -99,7 +99,7 @@ def figure_lines(checks: Sequence[GateCheck]) -> list[str]:
     return lines
 
 
-def money_line(gated: Gated) -> str:
+def money_line(gated: GateOutcome) -> str:
     """What was spent, and what was spared."""
     outcome = gated.outcome
     words = f"{outcome.ended:,} of {outcome.episodes:,} episodes ended; "
@@ -107,7 +107,7 @@ def money_line(gated: Gated) -> str:
     return f"{words}." if not outcome.spared else f"{words}; {outcome.spared:,} episodes were not needed."
 
 
-def gate_markdown(gated: Gated) -> bytes:
+def gate_markdown(gated: GateOutcome) -> bytes:
     """For a pull request's comment: nothing of it is read as markup, or calls a person by name."""
     table = gate_table(gated)
     lines = [MARK, f"## {SIGNS[gated.verdict]} evalkit gate: {gated.verdict}", "", as_cell_text(gated.sentence), ""]
@@ -127,7 +127,7 @@ def gate_markdown(gated: Gated) -> bytes:
     return "\n".join(lines).replace("@", "@\u2060").encode()
 
 
-def junit(gated: Gated) -> bytes:
+def junit(gated: GateOutcome) -> bytes:
     """One test case for each check; `undecided` is skipped, or what the policy counts it as."""
     suite = Element(
         "testsuite", name="evalkit gate", tests=str(len(gated.checks)), time=f"{gated.outcome.elapsed_s:.3f}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from evalkit.client.keys import servers_of
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.shared import Pool
-from evalkit.engine.freezing.freeze import Resolved, lane_shares
+from evalkit.engine.freezing.freeze import ResolvedSweep, lane_shares
 from evalkit.engine.servers import limits_over
 from evalkit.machines.messages import LaneReport
 from evalkit.spec.model import Limits
@@ -45,7 +45,7 @@ class Limit:
         return sum(one.in_flight for one in lane.stats.servers[self.server : self.server + 1])
 
 
-def limits_of(resolved: Resolved, lanes: Mapping[str, object]) -> list[Limit]:
+def limits_of(resolved: ResolvedSweep, lanes: Mapping[str, object]) -> list[Limit]:
     """All limits of these lanes."""
     sharing: dict[str, tuple[Limits, list[str]]] = {}
     limits: list[Limit] = []

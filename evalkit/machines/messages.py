@@ -10,13 +10,13 @@ from typing import Protocol
 
 import msgspec
 
-from evalkit.client.budget import Borrowed
+from evalkit.client.budget import LoanBalance
 from evalkit.client.lanes.stats import LaneStats
 from evalkit.engine.freezing.freeze import Endpoint
 from evalkit.engine.universe import Choice
 from evalkit.errors import EvalkitError
 from evalkit.spec.model import Sweep
-from evalkit.store.reading.unmetered import Unmetered
+from evalkit.store.reading.unmetered import UnmeteredReplies
 
 ENDED, FAILED, REFUSED, GONE = 0, 1, 2, 4
 """How a worker's process ends: well; it could not go on; it may not, or need not, work; its coordinator has ended."""
@@ -91,10 +91,10 @@ class WorkReport(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     writer: str
     lanes: dict[str, LaneReport] = {}
-    money: dict[tuple[str, str], Borrowed] = {}
+    money: dict[tuple[str, str], LoanBalance] = {}
     """By scope: that of the whole budget (`RUN`), and of agents that have one of their own."""
     charged: int = 0
-    unmetered: Unmetered = Unmetered()
+    unmetered: UnmeteredReplies = UnmeteredReplies()
     left: list[Left] = []
     unbegun: list[str] = []
     """Episodes that it has given back."""

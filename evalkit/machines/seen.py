@@ -10,7 +10,7 @@ from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.scheduler import LaneJob
 from evalkit.machines.allocator import Allocator
 from evalkit.machines.messages import LaneReport, WorkReport
-from evalkit.store.reading.unmetered import Unmetered
+from evalkit.store.reading.unmetered import UnmeteredReplies
 
 
 def show(jobs: Sequence[LaneJob], endpoints: Endpoints, allocator: Allocator, ended: list[WorkReport]) -> None:
@@ -32,7 +32,7 @@ def show(jobs: Sequence[LaneJob], endpoints: Endpoints, allocator: Allocator, en
         endpoints.budget.mirror(
             {scope: (balance.spent, balance.reserved) for scope, balance in allocator.balances.items()},
             charged=sum([one.charged for one in all_]),
-            unmetered=sum([one.unmetered for one in all_], Unmetered()),
+            unmetered=sum([one.unmetered for one in all_], UnmeteredReplies()),
             largest=[(name, lane.largest) for one in present for name, lane in one.lanes.items()],
         )
 

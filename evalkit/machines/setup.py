@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import structs
 
-from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.freezing.freeze import ResolvedSweep
 from evalkit.engine.session import Session
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.frozen.manifest import Manifest
@@ -43,7 +43,7 @@ def welcome(session: Session, *, widths: dict[str, int], urls: dict[str, str], d
     )
 
 
-def resolved_from(welcome: Welcome, run: Manifest) -> Resolved:
+def resolved_from(welcome: Welcome, run: Manifest) -> ResolvedSweep:
     """The sweep as a worker plays it: its part of the run's manifest, with what it was told."""
     manifest = structs.replace(
         run,
@@ -51,7 +51,7 @@ def resolved_from(welcome: Welcome, run: Manifest) -> Resolved:
         agents={agent.name: run.agents[agent.name] for agent in welcome.sweep.agents},
         suites={name: run.suites[name] for name in welcome.suites},
     )
-    return Resolved(sweep=welcome.sweep, manifest=manifest, endpoints=welcome.endpoints)
+    return ResolvedSweep(sweep=welcome.sweep, manifest=manifest, endpoints=welcome.endpoints)
 
 
 def code_digests(manifest: Manifest) -> dict[str, str]:

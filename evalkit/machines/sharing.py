@@ -8,12 +8,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from evalkit.client.budget import Borrowed
+from evalkit.client.budget import LoanBalance
 from evalkit.client.budget_state import LEASE_PARTS
 
 FLOOR = 0.01
 """The part of a limit that a worker has at least, so that it can begin at once."""
-NOTHING = Borrowed(spent=0, reserved=0, lent=0)
+NOTHING = LoanBalance(spent=0, reserved=0, lent=0)
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class WorkerBalance:
     """Less what has come back."""
     back: int = 0
     """What has come back, and is not known to be durable."""
-    said: Borrowed = NOTHING
+    said: LoanBalance = NOTHING
 
     @property
     def held(self) -> int:
@@ -74,7 +74,7 @@ class SharedBalance:
         """Of requests in flight."""
         return sum(account.said.reserved for account in self.accounts.values())
 
-    def hear(self, worker: str, said: Borrowed) -> int:
+    def hear(self, worker: str, said: LoanBalance) -> int:
         """What a worker says. Returns what it has given back: it counts until that is durable (`returned`)."""
         account = self.accounts[worker]
         back = account.lent - said.lent

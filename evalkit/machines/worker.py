@@ -20,7 +20,7 @@ from evalkit.engine.checks import check_keys
 from evalkit.engine.endpoints import Endpoints, WorkerPart, open_endpoints
 from evalkit.engine.episode import LaneContext
 from evalkit.engine.freezing.brought import require
-from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.freezing.freeze import ResolvedSweep
 from evalkit.engine.options import Stop
 from evalkit.engine.resume import Holdings, read_holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
@@ -122,7 +122,7 @@ class Worker:
                 raise UsageError(answer.why)
             self._writer = new_writer([answer.after])
 
-    async def _play(self, welcome: Welcome, whole: Manifest, resolved: Resolved) -> None:
+    async def _play(self, welcome: Welcome, whole: Manifest, resolved: ResolvedSweep) -> None:
         sweep, store, choice = welcome.sweep, self._store, welcome.choice
         check_keys(resolved, choice)
         asks = sweep.decide is not None

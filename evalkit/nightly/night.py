@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from evalkit.engine.freezing.freeze import Resolved, merge
+from evalkit.engine.freezing.freeze import ResolvedSweep, merge
 from evalkit.engine.options import Launch, RunOptions
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.view import View
@@ -176,7 +176,7 @@ class Night:
         return next((record for record in self.history if record.night == self.night), None)
 
 
-async def play_night(resolved: Resolved, options: NightOptions, show: Callable[[View], None]) -> Night:
+async def play_night(resolved: ResolvedSweep, options: NightOptions, show: Callable[[View], None]) -> Night:
     """Play tonight, or what is left of it. The caller holds the lock of `options.folder`.
 
     Raises UsageError for a night before the last one or a sweep that asks a question, and what `run_sweep` raises.
@@ -237,7 +237,7 @@ def _cut_short(end: JournalEntry | None) -> bool:
 
 
 def _idle(
-    resolved: Resolved, old: Manifest, run: Path, record: NightRecord, end: JournalEntry | None, now: float
+    resolved: ResolvedSweep, old: Manifest, run: Path, record: NightRecord, end: JournalEntry | None, now: float
 ) -> str:
     """Why a night that has begun is over, in words; empty if there is something to play."""
     sweep = resolved.sweep

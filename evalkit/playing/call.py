@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalkit.engine.freezing.freeze import Resolved, resolve
+from evalkit.engine.freezing.freeze import ResolvedSweep, resolve
 from evalkit.engine.options import RunOptions, Stop
 from evalkit.engine.outcome import RunOutcome
 from evalkit.errors import UsageError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # it comes with all that plays
 class Call:
     """One call of `run`, checked as far as possible without reading the run. The command line uses it too."""
 
-    resolved: Resolved
+    resolved: ResolvedSweep
     options: RunOptions
 
     async def play(self, stop: Stop | None, show: Callable[["View"], None]) -> RunOutcome:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.engine.forecast import alone
-from evalkit.engine.freezing.freeze import Resolved, resolve
+from evalkit.engine.freezing.freeze import ResolvedSweep, resolve
 from evalkit.engine.loop import inside_loop, run_loop
 from evalkit.engine.planning.plan import Begun, PriorKnowledge, plan_sweep
 from evalkit.engine.planning.planned import Plan
@@ -68,7 +68,7 @@ def _waited(planning: Coroutine[Any, Any, Plan]) -> Plan:
         return pool.submit(run_loop, planning).result()
 
 
-def _as_frozen(resolved: Resolved, own: Path) -> Resolved:
+def _as_frozen(resolved: ResolvedSweep, own: Path) -> ResolvedSweep:
     """The sweep as frozen by the run that it would resume."""
     if not is_run(own):
         return resolved
@@ -78,7 +78,7 @@ def _as_frozen(resolved: Resolved, own: Path) -> Resolved:
     return replace(resolved, manifest=kept(read_manifest(own), resolved.manifest))
 
 
-def _known(resolved: Resolved, own: Path) -> PriorKnowledge:
+def _known(resolved: ResolvedSweep, own: Path) -> PriorKnowledge:
     """The contents of the run that the spec would resume, and its figures."""
     reply_s = _simulated_reply_s(resolved)
     if not is_run(own):
@@ -117,7 +117,7 @@ def _spread(own: Path) -> float | None:
     return None if asked is None else asked.spread(LEAST_SEEN)
 
 
-def _simulated_reply_s(resolved: Resolved) -> Mapping[str, float]:
+def _simulated_reply_s(resolved: ResolvedSweep) -> Mapping[str, float]:
     """Average seconds per reply of simulated providers, by lane."""
     known = {}
     for endpoint in resolved.endpoints.values():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from evalkit.engine.checks import check_keys, check_outside, existing_manifest
 from evalkit.engine.freezing.brought import changed, recoded
-from evalkit.engine.freezing.freeze import Resolved, merge
+from evalkit.engine.freezing.freeze import ResolvedSweep, merge
 from evalkit.engine.freezing.keeping import kept, reworded
 from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from evalkit.engine.view import View
 
 
-async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[["View"], None]) -> RunOutcome:
+async def run_sweep(resolved: ResolvedSweep, options: RunOptions, show: Callable[["View"], None]) -> RunOutcome:
     """Play what the spec asks for and the run lacks. Returns how it ended.
 
     Raises UsageError or RunError, before anything is written, if it cannot be run as asked; CorruptLogError for a
@@ -67,7 +67,7 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[["Vi
     return await play_sweep(resolved, options, show, old=old, manifest=manifest, asking=asking, machines=machines)
 
 
-def _extended(old: Manifest, resolved: Resolved, directory: Path) -> Manifest:
+def _extended(old: Manifest, resolved: ResolvedSweep, directory: Path) -> Manifest:
     """The run's manifest with what the spec adds. Raises RunError, which names the settings that the run had before."""
     try:
         return merge(old, resolved.manifest, str(directory))
@@ -79,7 +79,7 @@ def _extended(old: Manifest, resolved: Resolved, directory: Path) -> Manifest:
         raise RunError(f"{conflict} The run was last played with {words}.") from None
 
 
-def _check_workers(resolved: Resolved, options: RunOptions) -> None:
+def _check_workers(resolved: ResolvedSweep, options: RunOptions) -> None:
     """Raises UsageError if several processes cannot play what is chosen."""
     if not resolved.sweep.is_spread:
         return
@@ -103,7 +103,7 @@ def _check_workers(resolved: Resolved, options: RunOptions) -> None:
 # what it keeps, and reading all of it would be paid for. `verify` compares there.
 
 
-def nothing_to_do(resolved: Resolved, options: RunOptions) -> RunOutcome | None:
+def nothing_to_do(resolved: ResolvedSweep, options: RunOptions) -> RunOutcome | None:
     """The outcome of a call for which everything has ended and is settled; None if there may be something to do.
 
     The sweep does not extend the run. Raises CorruptLogError for damage, StorageError.

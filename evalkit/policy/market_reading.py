@@ -101,7 +101,7 @@ def read_budget(text: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bought:
+class PastPlan:
     """A plan that was carried out, as the history shows it."""
 
     quantities: Mapping[str, int]
@@ -110,7 +110,7 @@ class Bought:
     """As shown: two decimals."""
 
 
-def read_purchases(text: str, deals: Sequence[ReadDeal], budget: int) -> list[Bought]:
+def read_purchases(text: str, deals: Sequence[ReadDeal], budget: int) -> list[PastPlan]:
     """The feasible plans of a history, in order, each with its workers.
 
     Whether a plan is feasible, and what it costs, follows from the menu: of the numbers with decimals after it, the
@@ -127,7 +127,7 @@ def read_purchases(text: str, deals: Sequence[ReadDeal], budget: int) -> list[Bo
         cost = _feasible_cost(quantities, by_id, budget) if quantities else None
         workers = _workers(tail, cost / 100) if cost is not None else None
         if quantities and workers is not None:
-            purchases.append(Bought(quantities=quantities, workers=workers))
+            purchases.append(PastPlan(quantities=quantities, workers=workers))
     return purchases
 
 

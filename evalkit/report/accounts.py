@@ -11,7 +11,7 @@ from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, cell_table, packs_of
 from evalkit.report.tables import Column, Table, columns_of
 from evalkit.store.files.record import REFUSED
-from evalkit.store.reading.unmetered import Unmetered
+from evalkit.store.reading.unmetered import UnmeteredReplies
 
 ASK_COLUMNS = ("agent", "attempts", "latency_s", "queue_s")
 """What of the requests of agents that are code money and speed ask for."""
@@ -87,7 +87,7 @@ def money_table(source: RunData) -> Table:
     Of the source it asks for `steps`, `log` (with `LOG_COLUMNS`) and `ledger`; where an agent is code, for `asks` (with
     `ASK_COLUMNS`).
     """
-    unmetered = Unmetered(**source.rows(_UNSAID)[0])
+    unmetered = UnmeteredReplies(**source.rows(_UNSAID)[0])
     query = _MONEY_UNMETERED if unmetered.replies else _MONEY
     tiers = source.rows(_OTHER_TIERS)[0]["n"] > 0
     if tiers:
@@ -145,7 +145,7 @@ _UNMETERED_COLUMNS = (
 )
 
 
-def _unmetered_notes(told: Unmetered) -> Iterator[str]:
+def _unmetered_notes(told: UnmeteredReplies) -> Iterator[str]:
     if told.replies:
         yield f"{told.unsaid()}; in the cost, in no usage: replies whose provider did not say what they used"
     if told.doubtful:

@@ -23,7 +23,7 @@ from evalkit.results.episodes import EpisodeResult
 from evalkit.results.question import DrawOrder, indices
 from evalkit.spec.decide import POINTS
 from evalkit.stats.deciding import Asked, Contest, Inquiry
-from evalkit.stats.evidence import Bounds, Judged
+from evalkit.stats.evidence import Bounds, LookResult
 from evalkit.text import many
 
 Subject = tuple[str, ...]
@@ -304,10 +304,10 @@ class RunQuestion:
         }
 
 
-def _answer(subject: Subject, found: Judged | None, is_open: bool, wanted: float, width: float) -> QuestionAnswer:
+def _answer(subject: Subject, found: LookResult | None, is_open: bool, wanted: float, width: float) -> QuestionAnswer:
     if found is None:
         low = -width if len(subject) == 2 else math.nan
-        found = Judged(draws=0, mean=math.nan, low=low, high=-low, answer="undecided")
+        found = LookResult(draws=0, mean=math.nan, low=low, high=-low, answer="undecided")
     word: Word = "known" if len(subject) == 1 and found.at else found.answer
     return QuestionAnswer(
         subject=subject,

@@ -45,31 +45,31 @@ def refused_episodes(run: Path) -> list[RefusedEpisode]:
     ]
 
 
-class Deferred(NamedTuple):
+class DeferredEpisodes(NamedTuple):
     """Episodes of an agent that remain because they were left in one way."""
 
     episodes: int = 0
     last: str = ""
     """Why the last of them was, in a line."""
 
-    def and_another(self, detail: str) -> "Deferred":
+    def and_another(self, detail: str) -> "DeferredEpisodes":
         """With one more; of a traceback the last line is kept."""
-        return Deferred(self.episodes + 1, detail.strip().rpartition("\n")[2])
+        return DeferredEpisodes(self.episodes + 1, detail.strip().rpartition("\n")[2])
 
 
-def deferred_episodes(run: Path) -> dict[tuple[str, str, str], Deferred]:
+def deferred_episodes(run: Path) -> dict[tuple[str, str, str], DeferredEpisodes]:
     """What the last session has left, by agent, suite and way (`agent_error`, `unavailable`, ...)."""
-    found: dict[tuple[str, str, str], Deferred] = {}
+    found: dict[tuple[str, str, str], DeferredEpisodes] = {}
     for event in read_events(run, "started", "deferred"):
         if event["kind"] == "started":
             found = {}
             continue
         place = str(event.get("agent")), str(event.get("suite")), str(event.get("why"))
-        found[place] = found.get(place, Deferred()).and_another(str(event.get("detail")))
+        found[place] = found.get(place, DeferredEpisodes()).and_another(str(event.get("detail")))
     return found
 
 
-def deferred_words(agent: str, why: str, deferred: Deferred) -> str:
+def deferred_words(agent: str, why: str, deferred: DeferredEpisodes) -> str:
     """What was not played, and why, where it is the doing of an agent's own code; empty where it is not."""
     if why not in CODE_FAILED:
         return ""

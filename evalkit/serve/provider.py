@@ -52,7 +52,7 @@ BROKEN = ServedOutcome(status=0, headers={}, body=b"", ending="reset", admitted=
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Incoming:
+class ArrivedRequest:
     """A request to a model, as it arrived."""
 
     served: ServedFormat
@@ -153,20 +153,20 @@ class Simulator:
         if outcome.admitted:
             self.limits[outcome.line.model].in_flight -= 1
 
-    def asked(self, arrival: Arrival, draw_key: str, now_s: float) -> Incoming | None:
+    def asked(self, arrival: Arrival, draw_key: str, now_s: float) -> ArrivedRequest | None:
         """What a POST asks for; None if it asks no model."""
         served = SERVED_OPENAI_CHAT
         if arrival.path != BASE_PATH + served.dialect.path:
             return None
         wish, whole = as_unstreamed(arrival)
         tier, whole = without_tier(whole)
-        return Incoming(served=served, arrival=whole, wish=wish, tier=tier, draw_key=draw_key, now_s=now_s)
+        return ArrivedRequest(served=served, arrival=whole, wish=wish, tier=tier, draw_key=draw_key, now_s=now_s)
 
     def price_in(self, tier: str) -> Price:
         """What tokens cost by a tier."""
         return self.options.price.times(Decimal(TIER_TIMES[tier])) if tier else self.options.price
 
-    def served_by(self, asked: Incoming) -> str:
+    def served_by(self, asked: ArrivedRequest) -> str:
         """The tier that serves a request; empty if it names none."""
         return asked.tier and {"auto": "default"}.get(asked.tier, asked.tier)
 
@@ -178,7 +178,7 @@ class Simulator:
             status, code, message = 405, "method_not_allowed", f"{arrival.path} takes POST only."
         return refused(SERVED_OPENAI_CHAT, RefusedRequest(status=status, code=code, message=message))
 
-    def _judge(self, asked: Incoming, draws: Stream) -> Decision:
+    def _judge(self, asked: ArrivedRequest, draws: Stream) -> Decision:
         try:
             model, request = self.read(asked)
         except RefusedRequest as refusal:
@@ -191,7 +191,7 @@ class Simulator:
             return replace(about, outcome=outcome, word="rate_limit", works=False, limit=refusal.limit)
         return self.decided(asked, about, request, self.fault(asked, draws))
 
-    def read(self, asked: Incoming) -> tuple[str, Request]:
+    def read(self, asked: ArrivedRequest) -> tuple[str, Request]:
         """Key, body and model, in this order. Raises RefusedRequest at the first that is wrong."""
         key = self.options.key
         if key and asked.arrival.headers.get("authorization") != f"Bearer {key}":
@@ -207,11 +207,11 @@ class Simulator:
             raise unknown_model(model, tuple(self.limits))
         return model, request if request.seed else replace(request, seed=seed_of(asked.arrival))
 
-    def amounts(self, asked: Incoming, _model: str) -> Mapping[str, float]:
+    def amounts(self, asked: ArrivedRequest, _model: str) -> Mapping[str, float]:
         """What a request takes of the limits, by kind."""
         return {"requests": 1, "tokens": asked.tokens_in}
 
-    def _admit(self, asked: Incoming, model: str) -> None:
+    def _admit(self, asked: ArrivedRequest, model: str) -> None:
         """Accept the request, or raise the 429 that says when it will fit."""
         short = self.limits[model].admit(self.amounts(asked, model), asked.now_s)
         if short is None:
@@ -225,24 +225,24 @@ class Simulator:
             status=429, code="rate_limit_exceeded", message=message, wait_s=short.wait_s, limit=short.kind
         )
 
-    def fault(self, _asked: Incoming, draws: Stream) -> str:
+    def fault(self, _asked: ArrivedRequest, draws: Stream) -> str:
         """The fault that a request meets; empty: none."""
         return pick(self.options.faults, draws.uniform()) if self.options.faults else ""
 
-    def decided(self, asked: Incoming, about: Decision, request: Request, fault: str) -> Decision:
+    def decided(self, asked: ArrivedRequest, about: Decision, request: Request, fault: str) -> Decision:
         """What becomes of a request that was let in."""
         failure = self.failure(asked, about.model, fault)
         if failure is not None:
             return replace(about, outcome=failure, word=fault, works=failure.status >= 500)
         return self.replied(asked, about, request, fault)
 
-    def failure(self, asked: Incoming, model: str, fault: str) -> ServedOutcome | None:
+    def failure(self, asked: ArrivedRequest, model: str, fault: str) -> ServedOutcome | None:
         """A fault that comes before a reply is made; None: one is made."""
         if fault not in ("429", "500"):
             return None
         return replace(self.refused(asked, _LIMITS if fault == "429" else _FAILURE, model), admitted=True)
 
-    def replied(self, asked: Incoming, about: Decision, request: Request, fault: str) -> Decision:
+    def replied(self, asked: ArrivedRequest, about: Decision, request: Request, fault: str) -> Decision:
         """A reply that was made, with what becomes of it."""
         model, tokens_in = about.model, asked.tokens_in
         reply = self.said(model, request, fault)
@@ -266,11 +266,11 @@ class Simulator:
         """The model's reply."""
         return answer(model, served(model), request)
 
-    def used(self, _asked: Incoming, _model: str, usage: Usage) -> Usage:
+    def used(self, _asked: ArrivedRequest, _model: str, usage: Usage) -> Usage:
         """What of the tokens of a request and its reply is billed how."""
         return usage
 
-    def answered(self, asked: Incoming, body: bytes, model: str, fault: str) -> ServedOutcome:
+    def answered(self, asked: ArrivedRequest, body: bytes, model: str, fault: str) -> ServedOutcome:
         """A 200 body on its way, and a fault that keeps it from arriving, if there is one."""
         if fault == "reset":
             return BROKEN
@@ -285,26 +285,26 @@ class Simulator:
             return replace(outcome, body=outcome.body[:half], pieces=())
         return replace(outcome, ending="truncated", pieces=((0.0, half),)) if fault == "truncated" else outcome
 
-    def streamed(self, asked: Incoming, body: bytes, _fault: str) -> ServedOutcome:
+    def streamed(self, asked: ArrivedRequest, body: bytes, _fault: str) -> ServedOutcome:
         """The body as a stream."""
         assert asked.wish is not None
         return streamed(asked.served, body, asked.wish, Stream(self.options.seed, "stream", asked.draw_key))
 
-    def times(self, _asked: Incoming, decision: Decision, for_s: float) -> tuple[float, float]:
+    def times(self, _asked: ArrivedRequest, decision: Decision, for_s: float) -> tuple[float, float]:
         """(seconds from arrival to the first byte, seconds over which the rest is spread), of so many in all."""
         over_s = for_s * (1 - STREAM_FIRST) if decision.outcome.streamed else 0.0
         return for_s - over_s, over_s
 
-    def refused(self, asked: Incoming, refusal: RefusedRequest, model: str) -> ServedOutcome:
+    def refused(self, asked: ArrivedRequest, refusal: RefusedRequest, model: str) -> ServedOutcome:
         """A refusal with its headers; with those of the limits if the model is known."""
         outcome = refused(asked.served, refusal)
         return replace(outcome, headers={**outcome.headers, **self.limit_headers(asked, model)})
 
-    def limit_headers(self, _asked: Incoming, model: str) -> Mapping[str, str]:
+    def limit_headers(self, _asked: ArrivedRequest, model: str) -> Mapping[str, str]:
         """Where the limits of a model stand; none if it is unknown, an empty text."""
         return limit_headers(self.limits[model].standings()) if model else {}
 
-    def id_headers(self, _asked: Incoming, name: str) -> Mapping[str, str]:
+    def id_headers(self, _asked: ArrivedRequest, name: str) -> Mapping[str, str]:
         """What names a request."""
         return {"x-request-id": name}
 

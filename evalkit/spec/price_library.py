@@ -33,7 +33,7 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class LibraryModel:
     """What the library knows of a model."""
 
     price: Price
@@ -44,7 +44,7 @@ class Published:
     """The library's version, and the day for which the price was looked up."""
 
 
-def published(provider: str, model: str, *, on: datetime.date | None = None) -> Published | None:
+def published(provider: str, model: str, *, on: datetime.date | None = None) -> LibraryModel | None:
     """The price of a model at a provider (the library's id) from a day on (today); None if it knows none.
 
     Only exact names count, and those with a date or `-latest` after them: the library's own search would also take
@@ -59,7 +59,7 @@ def published(provider: str, model: str, *, on: datetime.date | None = None) -> 
 
     tiers = {tier: own for tier in TIERS if (own := _price(info, day, tier)) is not None}
     source = f"genai-prices {__version__}, as of {day}"
-    return Published(price=price, tiers=tiers, context_tokens=info.context_window, source=source)
+    return LibraryModel(price=price, tiers=tiers, context_tokens=info.context_window, source=source)
 
 
 def published_names(provider: str) -> list[str]:

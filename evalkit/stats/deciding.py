@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from evalkit.stats.evidence import DIFFERENCES, SCORES, Answer, Bounds, Evidence, Judged, answer
+from evalkit.stats.evidence import DIFFERENCES, SCORES, Answer, Bounds, Evidence, LookResult, answer
 from evalkit.stats.sequential import BETS, log_gains, mixed
 
 if TYPE_CHECKING:
@@ -149,8 +149,8 @@ class Contest:
         begun = partial(begun, total=question.total, lead=question.lead)
         self._evidence = {pair: begun(bounds=DIFFERENCES, margin=margin) for pair in question.pairs}
         self._means = {agent: begun(bounds=SCORES) for agent in question.precision}
-        self._findings: dict[Pair, Judged] = {}
-        self._known: dict[str, Judged] = {}
+        self._findings: dict[Pair, LookResult] = {}
+        self._known: dict[str, LookResult] = {}
 
     def look(self, scores: Mapping[str, Sequence[float | None]]) -> list[Pair]:
         """Read what has come since the last look; the pairs that are answered now and were open before.
@@ -182,12 +182,12 @@ class Contest:
             found.append(known[-1] - (known[0] if len(sides) == 2 else 0.0))
         return found
 
-    def _scaled(self, evidence: Evidence) -> Judged:
+    def _scaled(self, evidence: Evidence) -> LookResult:
         width = self.question.width
         found = evidence.finding(self.question.alpha_each, self.question.margin / width)
         return replace(found, mean=found.mean * width, low=found.low * width, high=found.high * width)
 
-    def _measured(self, agent: str, evidence: Evidence, new: Sequence[float]) -> Judged:
+    def _measured(self, agent: str, evidence: Evidence, new: Sequence[float]) -> LookResult:
         """An agent's own mean with its new scores; `at` is not 0 once it is known to the half width."""
         asked, least, width = self.question, self.question.scores.least, self.question.width
         every = -(-PRECISION_EVERY // asked.turn) * asked.turn
@@ -204,7 +204,7 @@ class Contest:
             if not new:
                 break
         low, high = evidence.interval(asked.alpha_each)
-        return Judged(
+        return LookResult(
             draws=evidence.draws,
             mean=least + evidence.mean * width,
             low=least + low * width,
@@ -214,12 +214,12 @@ class Contest:
         )
 
     @property
-    def findings(self) -> Mapping[Pair, Judged]:
+    def findings(self) -> Mapping[Pair, LookResult]:
         """The last finding of each pair that was looked at, on the scale of scores."""
         return self._findings
 
     @property
-    def known(self) -> Mapping[str, Judged]:
+    def known(self) -> Mapping[str, LookResult]:
         """By agent whose own mean is wanted: where it lies; `at` is not 0 once the half width is reached."""
         return self._known
 
@@ -282,7 +282,7 @@ _FAR, _CLOSE = 9.0, 1e-4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Supposed:
+class SupposedDifference:
     """A difference as draws are supposed to have it."""
 
     values: tuple[float, ...]
@@ -294,11 +294,11 @@ class Supposed:
         return math.fsum(value * weight for value, weight in zip(self.values, self.weights, strict=True))
 
 
-def graded(difference: float, spread: float) -> Supposed:
+def graded(difference: float, spread: float) -> SupposedDifference:
     """Draws around a difference with a standard deviation. Raises ValueError if they would leave -1 to 1."""
     if not (spread > 0 and abs(difference) + spread <= 1):
         raise ValueError(f"no draws from -1 to 1 are {difference} on average with a spread of {spread}")
-    return Supposed(values=(difference - spread, difference + spread), weights=(0.5, 0.5))
+    return SupposedDifference(values=(difference - spread, difference + spread), weights=(0.5, 0.5))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +321,7 @@ def least_draws(alpha: float) -> int:
     return n
 
 
-def reach(supposed: Supposed, *, margin: float, alpha: float, total: int = 0) -> Reach:
+def reach(supposed: SupposedDifference, *, margin: float, alpha: float, total: int = 0) -> Reach:
     """When such draws are known to differ from 0, or to be closer to it than the margin; whichever comes first.
 
     alpha   of this question alone
@@ -335,7 +335,9 @@ def reach(supposed: Supposed, *, margin: float, alpha: float, total: int = 0) ->
     return Reach(answer=likeliest, half=half, nine_tenths=nine_tenths)
 
 
-def answered(supposed: Supposed, draws: int, *, margin: float, alpha: float, total: int = 0) -> dict[Answer, float]:
+def answered(
+    supposed: SupposedDifference, draws: int, *, margin: float, alpha: float, total: int = 0
+) -> dict[Answer, float]:
     """The share of all runs that has each answer after so many draws."""
     if draws < 1:
         return {"above": 0.0, "below": 0.0, "equal": 0.0}
@@ -356,7 +358,7 @@ def answered(supposed: Supposed, draws: int, *, margin: float, alpha: float, tot
     return {"above": 1 - phi(above), "below": phi(below), "equal": equal}
 
 
-def _bets(supposed: Supposed, guess: float, times: float, *, up: bool) -> "tuple[Doubles, Doubles]":
+def _bets(supposed: SupposedDifference, guess: float, times: float, *, up: bool) -> "tuple[Doubles, Doubles]":
     """(mean, standard deviation) of what one draw adds to the log of each bet; each of shape (bets,)."""
     moved = np.array(supposed.values) + (times - 1) * (supposed.mean - guess)
     values = (np.clip(moved, -1.0, 1.0) + 1) / 2
@@ -378,7 +380,7 @@ def _needed(bets: "tuple[Doubles, Doubles]", draws: int, alpha: float) -> float:
     return high
 
 
-def _draws(supposed: Supposed, margin: float, alpha: float, total: int, share: float) -> float:
+def _draws(supposed: SupposedDifference, margin: float, alpha: float, total: int, share: float) -> float:
     """Draws after which this share of runs has an answer."""
 
     def enough(draws: int) -> bool:

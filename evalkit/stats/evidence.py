@@ -115,7 +115,7 @@ DIFFERENCES = Bounds(least=-1.0, most=1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class LookResult:
     """What a look finds."""
 
     draws: int
@@ -298,13 +298,13 @@ class Evidence:
         high = float(self._guesses[refuted[1]].min(initial=self.bounds.most))
         return min(low, high), max(low, high)
 
-    def finding(self, alpha: float, margin: float) -> Judged:
+    def finding(self, alpha: float, margin: float) -> LookResult:
         """What is known of a difference: closer than `margin` to 0 is equal, else away from 0 is above or below. Where
         `alpha` was said from the beginning, the first answer stays."""
         low, high = self.interval(alpha)
         at, first = self.answered
         said = answer(low, high, margin) if self.alpha is None else first
-        return Judged(draws=self.draws, mean=self.mean, low=low, high=high, answer=said, at=at)
+        return LookResult(draws=self.draws, mean=self.mean, low=low, high=high, answer=said, at=at)
 
 
 def left(guess: "float | Doubles", sums: "Doubles", drawn: "npt.NDArray[np.intp]", total: int) -> "Doubles":

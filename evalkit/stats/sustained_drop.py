@@ -145,7 +145,7 @@ def levels(nights: Sequence[Mapping[str, float]], *, paired: bool, bounded: bool
         means = np.bincount(when, values) / sizes
         left = values - means[when]
         free, shown = len(values) - len(nights), _cubed(sizes)[when]
-    unexplained = Unexplained(
+    unexplained = Residuals(
         squares=np.array(left @ left), free=max(0, free), cubes=np.array(left @ (left * left)), shown=float(shown.sum())
     )
     return scaled(means, unexplained, sizes, bounded=bounded)
@@ -158,7 +158,7 @@ def _cubed(count: "npt.NDArray[np.int64]") -> "Doubles":
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unexplained:
+class Residuals:
     """What instance and night leave unexplained of scores."""
 
     squares: "Doubles"
@@ -171,7 +171,7 @@ class Unexplained:
     """So many times the third central moment of a score is its expectation."""
 
 
-def scaled(means: "Doubles", unexplained: Unexplained, sizes: "npt.NDArray[np.int64]", *, bounded: bool) -> Levels:
+def scaled(means: "Doubles", unexplained: Residuals, sizes: "npt.NDArray[np.int64]", *, bounded: bool) -> Levels:
     """Levels with their noise, on the scale on which the noise stays what it is when they fall.
 
     Answers of yes and no that fail with the chance p have the variance p * (1 - p). Graded scores scatter less, and are

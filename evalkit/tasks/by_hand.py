@@ -22,7 +22,7 @@ PATHS = "paths"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandChecked:
+class HandCheck:
     """One thing that people judge."""
 
     id: str
@@ -32,7 +32,7 @@ class HandChecked:
     """By question: (the possible answers; none: any whole number, the right one; empty: nobody has said)."""
 
 
-def drawn(items: Sequence[HandChecked], size: int, seed: int) -> list[HandChecked]:
+def drawn(items: Sequence[HandCheck], size: int, seed: int) -> list[HandCheck]:
     """A sample, in the order of the items: of every stratum its share of the size, rounded, but one at least.
 
     Raises UsageError for a size that cannot be.
@@ -57,7 +57,7 @@ def drawn(items: Sequence[HandChecked], size: int, seed: int) -> list[HandChecke
     return [items[place] for place in sorted(chosen)]
 
 
-def sheet(sample: Iterable[HandChecked]) -> str:
+def sheet(sample: Iterable[HandCheck]) -> str:
     """The sheet to be filled in, as CSV: for every question an empty column, and one with what may be answered."""
     sample = list(sample)
     questions = list(dict.fromkeys(question for item in sample for question in item.asked))
@@ -76,7 +76,7 @@ Answers = Mapping[tuple[str, str], str]
 """By item's id and question."""
 
 
-def read_sheet(path: Path, items: Mapping[str, HandChecked]) -> Answers:
+def read_sheet(path: Path, items: Mapping[str, HandCheck]) -> Answers:
     """What somebody has filled in; blanks are left out. Raises UsageError naming file, row and what is wrong."""
     try:
         rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
@@ -117,7 +117,7 @@ def kappa(groups: Iterable[Sequence[tuple[str, str]]]) -> float | None:
     return (same - chance) / (n - chance) if chance < n else None
 
 
-def agreement(items: Sequence[HandChecked], sheets: Mapping[str, Answers]) -> tuple[Table, ...]:
+def agreement(items: Sequence[HandCheck], sheets: Mapping[str, Answers]) -> tuple[Table, ...]:
     """How often each annotator has the right answer, and how far each two agree, by question and over all."""
     right = {(item.id, one): answer for item in items for one, (_, answer) in item.asked.items() if answer}
     questions = list(dict.fromkeys(one for item in items for one in item.asked))

@@ -21,10 +21,10 @@ from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.spec.suites import environment_of, find_suite, read_lines
 from evalkit.spec.sweep import checked_name
 from evalkit.store.reading.reader import replay_rows
-from evalkit.tasks.by_hand import PATHS, HandChecked
+from evalkit.tasks.by_hand import PATHS, HandCheck
 from evalkit.tasks.record import (
     ASKED,
-    Applied,
+    AppliedSuite,
     ErrandAnswer,
     Line,
     ReadFiles,
@@ -63,12 +63,12 @@ def imported_suite(files: Sequence[str], **given: int | None) -> tuple[list[Line
     return [_described(line, line["id"]) for line in held.lines], held
 
 
-def sound_suite(names: Sequence[str], seed: int | None = None) -> tuple[list[Line], Applied, int]:
+def sound_suite(names: Sequence[str], seed: int | None = None) -> tuple[list[Line], AppliedSuite, int]:
     """(lines without those whose wishes conflict, the outcome of which line, how many lines there were), of one suite
     or of files of queries. Raises UsageError if nothing would be left.
     """
     held, where = read_suite(names, seed=seed), names[0]
-    applied = Applied(lines=())
+    applied = AppliedSuite(lines=())
     if held.lines:
         applied = queries_of(_environment(held.lines, where), where).sound(held.lines, held.conflicts, where)
     return _checked(applied, where), applied, len(held.lines)
@@ -82,7 +82,7 @@ def asked_about(suite: str, kind: str) -> list[Line]:
     return distinct(queries_of(_environment(lines, suite), suite).errands(kind, lines, suite)) if lines else []
 
 
-def answered_suite(run: Path, suite: str, seed: int | None = None) -> tuple[list[Line], Applied, int]:
+def answered_suite(run: Path, suite: str, seed: int | None = None) -> tuple[list[Line], AppliedSuite, int]:
     """(lines of the suite that the answers of an errand run make of another one, the outcome of which line, how many
     lines there were).
 
@@ -91,13 +91,13 @@ def answered_suite(run: Path, suite: str, seed: int | None = None) -> tuple[list
     kind, answers = read_answers(run)
     if kind in errand.JUDGED:
         raise UsageError(f"{run} judged texts of a run: use it with `evalkit report RUN --judged {run}`.")
-    lines, applied = read_suite([suite], seed=seed).lines, Applied(lines=())
+    lines, applied = read_suite([suite], seed=seed).lines, AppliedSuite(lines=())
     if lines:
         applied = queries_of(_environment(lines, suite), suite).apply(kind, lines, answers, suite)
     return _checked(applied, suite, f" Is {run} about this suite?"), applied, len(lines)
 
 
-def checked_by_hand(name: str, run: Path | None, judge: Path | None) -> list[HandChecked]:
+def checked_by_hand(name: str, run: Path | None, judge: Path | None) -> list[HandCheck]:
     """What people can be asked about a suite, or about the plans in a run: then a judge's counts are the right ones.
 
     Raises UsageError for a suite without queries, RunError for a run without plans.
@@ -106,7 +106,7 @@ def checked_by_hand(name: str, run: Path | None, judge: Path | None) -> list[Han
         lines = read_suite([name]).lines
         queries = queries_of(_environment(lines, name), name) if lines else None
         return [
-            HandChecked(
+            HandCheck(
                 id=str(line["id"]),
                 stratum=f"{line.get('task', '')}",
                 text=line["query"]["text"],
@@ -118,7 +118,7 @@ def checked_by_hand(name: str, run: Path | None, judge: Path | None) -> list[Han
     counts = judged_paths(run, judge)[1] if judge is not None else {}
     suites = {row["episode"]: row["suite"] for row in ended_rows(run, _KEYS)}
     return [
-        HandChecked(id=episode, stratum=suites[episode], text=text, asked={PATHS: ((), str(counts.get(episode, "")))})
+        HandCheck(id=episode, stratum=suites[episode], text=text, asked={PATHS: ((), str(counts.get(episode, "")))})
         for episode, text in texts.items()
     ]
 
@@ -138,7 +138,7 @@ def judged_texts(run: Path, *, listed: bool) -> tuple[str, list[Line], int]:
     return kind, distinct(coverage_line(episode, text, kind) for episode, text in texts.items()), len(texts)
 
 
-def _checked(applied: Applied, suite: str, doubt: str = "") -> list[Line]:
+def _checked(applied: AppliedSuite, suite: str, doubt: str = "") -> list[Line]:
     if not applied.lines:
         raise UsageError(f"{suite}: no query would remain; nothing was written.{doubt}")
     return [_described(line, f"{suite}: {line['id']}") for line in applied.lines]

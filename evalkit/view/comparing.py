@@ -119,7 +119,7 @@ class ComparedAgents:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparing:
+class ComparePage:
     """What the page's template shows."""
 
     asked: ComparedAgents
@@ -191,11 +191,11 @@ def _played(directory: Path) -> set[tuple[str, str]]:
     return {(agent, suite) for agent in manifest.agents for suite in manifest.suites}
 
 
-def comparing(asked: ComparedAgents, readings: Sequence[Sequence[Reading]], runs: Sequence[str]) -> Comparing:
+def comparing(asked: ComparedAgents, readings: Sequence[Sequence[Reading]], runs: Sequence[str]) -> ComparePage:
     """The comparison; `readings`: by `asked.runs`, of what each means. Raises UsageError for an agent that a
     run does not have."""
     if asked.more:
-        return Comparing(
+        return ComparePage(
             asked=asked,
             runs=runs,
             agents={},
@@ -208,7 +208,7 @@ def comparing(asked: ComparedAgents, readings: Sequence[Sequence[Reading]], runs
 
 def _pair(
     asked: ComparedAgents, firsts: Sequence[Reading], seconds: Sequence[Reading], runs: Sequence[str]
-) -> Comparing:
+) -> ComparePage:
     first, second = firsts[-1], seconds[-1]
     first_side = together([_side(one, asked.first) for one in firsts], asked.first)
     second_side = together([_side(one, asked.second) for one in seconds], asked.second)
@@ -239,7 +239,7 @@ def _pair(
             text, tables = "They have no played instance in common, so nothing can be compared.", []
         if asked.first != asked.second and not first_agent and len(firsts) == len(seconds) == 1:
             tables = [_several(asked.runs, (first, second)), *tables]
-    return Comparing(
+    return ComparePage(
         asked=asked,
         runs=[*(name for name in asked.runs if name not in runs), *runs],
         agents=agents,

@@ -79,7 +79,7 @@ class GridHead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ordered:
+class RowOrder:
     """An order of rows that the server makes, since a page holds only a part of them."""
 
     order: str
@@ -138,7 +138,7 @@ def grid(
     *,
     csv: str = "",
     href: Href | None = None,
-    ordered: Ordered | None = None,
+    ordered: RowOrder | None = None,
     apart: str = "",
     marks: Marks | None = None,
     every: bool = False,
@@ -200,7 +200,7 @@ def sql_command(run: str, query: str) -> str:
     return f"evalkit sql {shlex.quote(run)} {shlex.quote(query)}" if query else ""
 
 
-def _head(column: Column, ordered: Ordered | None) -> GridHead:
+def _head(column: Column, ordered: RowOrder | None) -> GridHead:
     if ordered is not None:
         return ordered.head(column)
     return GridHead(title=column.title, unit=column.told, numeric=column.numeric)

@@ -10,7 +10,7 @@ from evalkit.report.scores import in_unit, litmus_of
 from evalkit.report.tables import Column, Table, as_csv
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
-from evalkit.view.grid import Grid, Ordered, grid
+from evalkit.view.grid import Grid, RowOrder, grid
 from evalkit.view.render import PageLink, episode_address, instance_address, titled, with_query
 
 PER_PAGE = 100
@@ -71,7 +71,7 @@ class ListingQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class ListPage:
     """What the page's template shows."""
 
     wanted: ListingQuery
@@ -135,7 +135,7 @@ def _page(text: str) -> int:
     return int(text)
 
 
-def listing(cells: Sequence[Cell], wanted: ListingQuery, run: str, prefix: str) -> Listing:
+def listing(cells: Sequence[Cell], wanted: ListingQuery, run: str, prefix: str) -> ListPage:
     """One page of the episodes of a run's cells. `run`: how `evalkit sql` calls it; `prefix`: its address."""
     episodes = _found(cells, wanted)
     pages = max(1, -(-len(episodes) // PER_PAGE))
@@ -164,7 +164,7 @@ def listing(cells: Sequence[Cell], wanted: ListingQuery, run: str, prefix: str) 
         return with_query(f"{prefix}/episodes", parameters)
 
     csv_text = as_csv(Table(name="", title="", columns=WRITTEN, rows=tuple(map(_written, shown)), packs=()))
-    return Listing(
+    return ListPage(
         wanted=wanted,
         agents=list(dict.fromkeys(cell.agent for cell in cells)),
         suites=list(dict.fromkeys(cell.suite.name for cell in cells)),
@@ -181,7 +181,7 @@ def listing(cells: Sequence[Cell], wanted: ListingQuery, run: str, prefix: str) 
             run,
             csv=f"data:text/csv;charset=utf-8,{quote(csv_text, safe='')}",
             href=to_page,
-            ordered=Ordered(order=wanted.order, address=lambda order: address({**wanted.parameters, "order": order})),
+            ordered=RowOrder(order=wanted.order, address=lambda order: address({**wanted.parameters, "order": order})),
         ),
     )
 

@@ -18,7 +18,7 @@ from evalkit.report.scores import REFUSED
 from evalkit.report.tables import Column, Table, without_shared_packs, written
 from evalkit.results.cells import Cell
 from evalkit.text import many
-from evalkit.view.grid import NUMBERS, Grid, Href, Ordered, Plot, grid, plot, sort_value, sql_command
+from evalkit.view.grid import NUMBERS, Grid, Href, Plot, RowOrder, grid, plot, sort_value, sql_command
 from evalkit.view.leaderboard import Leaderboard, leaderboard
 from evalkit.view.reading import Reading
 from evalkit.view.render import Frame, PageLink, figure_address
@@ -316,7 +316,7 @@ def table_page(reading: Reading, name: str, wanted: TableQuery, prefix: str) -> 
         query = {"order": wanted.order, "contains": wanted.contains, **changed}
         return f"{address}?{urlencode({key: value for key, value in query.items() if value})}"
 
-    ordered = Ordered(order=wanted.order, address=lambda order: with_query(order=order))
+    ordered = RowOrder(order=wanted.order, address=lambda order: with_query(order=order))
     return TablePage(
         grid=grid(_part(table, kept), run, csv=f"{address}.csv", href=href, ordered=ordered),
         wanted=wanted,

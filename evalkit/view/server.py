@@ -73,7 +73,7 @@ HEADERS = {
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Computing(Exception):
+class RunBeingRead(Exception):
     """The run is being read for the first time: the page is asked for again."""
 
     def __init__(self, name: str, elapsed_s: float) -> None:
@@ -86,7 +86,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse foreign host names and anything but reading; put the headers on every answer."""
     try:
         response = await _guarded(request, handler)
-    except Computing as wait:
+    except RunBeingRead as wait:
         frame = Frame(title=wait.name, run=wait.name, links=run_links(wait.name, ""), refresh_s=RETRY_S)
         response = answer("computing.html", frame, status=202, name=wait.name, elapsed_s=wait.elapsed_s)
     except web.HTTPException as left:
@@ -194,7 +194,7 @@ def _place(request: web.Request) -> tuple[str, Path]:
 
 
 async def _reading(request: web.Request) -> tuple[str, Reading]:
-    """The run of an address. Raises `Computing` while it is read for the first time."""
+    """The run of an address. Raises `RunBeingRead` while it is read for the first time."""
     name, directory = _place(request)
     return name, await _read(request, name, directory)
 
@@ -203,7 +203,7 @@ async def _read(request: web.Request, name: str, directory: Path) -> Reading:
     cache = request.app[RUN_CACHE]
     reading = await cache.reading(directory)
     if reading is None:
-        raise Computing(name, cache.elapsed_s(directory))
+        raise RunBeingRead(name, cache.elapsed_s(directory))
     return reading
 
 
@@ -231,7 +231,7 @@ async def _table(request: web.Request) -> web.Response:
         if reading.whole:
             raise
         # The quoted errors and the numbers of figures are made after the other tables.
-        raise Computing(name, request.app[RUN_CACHE].elapsed_s(reading.directory)) from None
+        raise RunBeingRead(name, request.app[RUN_CACHE].elapsed_s(reading.directory)) from None
     frame = Frame(title=page.grid.title, run=name, links=run_links(name, "tables"), sections=page.others)
     return answer("table.html", frame, page=page)
 

@@ -182,7 +182,7 @@ class StreamForm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assembled:
+class StreamedBody:
     """What a stream came to, in the terms of `HttpResponse`."""
 
     status: int = 200
@@ -263,7 +263,7 @@ class ReplyStream:
         ):
             self._oversize = True
 
-    def end(self, *, failure: Failure = "", detail: str = "") -> Assembled:
+    def end(self, *, failure: Failure = "", detail: str = "") -> StreamedBody:
         """What came. `failure`: why no more comes, if the connection was not closed in good order."""
         if self._waiting:
             self._read_waiting()
@@ -273,14 +273,14 @@ class ReplyStream:
         if self._error is not None:
             return self._broken(self._error)
         if self._flaw:
-            return Assembled(body=b"an event that nothing expected: " + self._flaw)
+            return StreamedBody(body=b"an event that nothing expected: " + self._flaw)
         if assembler.done or (not failure and not self._oversize and assembler.may_end()):
             body = self._whole()
-            return Assembled(body=body) if len(body) <= self._cap else self._too_large()
+            return StreamedBody(body=body) if len(body) <= self._cap else self._too_large()
         if self._oversize:
             return self._too_large()
         ended = detail or "the stream ended"
-        return Assembled(
+        return StreamedBody(
             failure=failure or "truncated", detail=f"{ended} before its end mark, after {self._read} events"
         )
 
@@ -314,15 +314,15 @@ class ReplyStream:
         except MalformedReplyError as flaw:
             return str(flaw).encode()
 
-    def _broken(self, error: Mapping[str, Any]) -> Assembled:
+    def _broken(self, error: Mapping[str, Any]) -> StreamedBody:
         status = stated_status(error)
         body = dumps_any({"error": error})
         if status and not self._assembler.begun:
-            return Assembled(status=status, body=body)
-        return Assembled(status=status or 500, body=body, failure="broken_off")
+            return StreamedBody(status=status, body=body)
+        return StreamedBody(status=status or 500, body=body, failure="broken_off")
 
-    def _too_large(self) -> Assembled:
-        return Assembled(failure="oversize", detail=f"a stream of more than {self._cap} bytes")
+    def _too_large(self) -> StreamedBody:
+        return StreamedBody(failure="oversize", detail=f"a stream of more than {self._cap} bytes")
 
 
 def loads_event(data: bytes) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalkit.frozen.instances import Listed
+from evalkit.frozen.instances import InstanceList
 from evalkit.frozen.manifests import read_manifest
 from evalkit.frozen.suite_file import write_suite
 from tests.support.command_line import Call
@@ -47,7 +47,7 @@ def other_line(found: dict[str, Any]) -> None:
     """In a suite's file of its own, which is what its name says."""
     own = read_manifest(Path("run")).suites["scheduling/basic?periods=4"].instances
     line = {**own[0].line, "seed": 5}
-    changed = Listed([msgspec.structs.replace(own[0], line=line), *own[1:]])
+    changed = InstanceList([msgspec.structs.replace(own[0], line=line), *own[1:]])
     suite(found)["instances"]["file"] = write_suite(Path("run"), changed).digest
 
 

@@ -30,7 +30,7 @@ from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.catalogue import read_provider
 from evalkit.spec.model import Limits, ServerSpec
 from evalkit.store.files.record import LedgerRecord
-from evalkit.store.reading.unmetered import Unmetered
+from evalkit.store.reading.unmetered import UnmeteredReplies
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.http import Failure, HttpResponse
 from evalkit.wire.openai_chat import OPENAI_CHAT
@@ -398,7 +398,7 @@ def test_missing_output_usage_is_charged_at_its_bound_beside_the_input_that_is_s
         assert (answer.reply.usage.input, answer.reply.usage.output) == (30, 0)
         stats = scene.budget.stats()
         assert (stats.spent, stats.reserved) == (answer.cost, 0)
-        assert stats.unmetered == Unmetered(replies=1, cost=answer.cost)
+        assert stats.unmetered == UnmeteredReplies(replies=1, cost=answer.cost)
         assert scene.lane.stats().output_tokens == 1
 
     played(play)
@@ -436,9 +436,9 @@ def test_figures_that_contradict_each_other_are_charged_as_the_larger_use_and_ma
         async def play() -> None:
             scene = Scene(counted("42", **usage))
             answer = await scene.asker.ask(scene.question)
-            told = Unmetered(doubtful=1, doubtful_cost=cost)
+            told = UnmeteredReplies(doubtful=1, doubtful_cost=cost)
             if usage.get("total_tokens") == 10**6:  # no request can have used so many: then some are unknown
-                told = Unmetered(replies=1, cost=cost)
+                told = UnmeteredReplies(replies=1, cost=cost)
             assert (answer.cost, answer.attempts) == (cost, "doubtful" if told.doubtful else "unmetered")
             assert scene.budget.stats().unmetered == told
             assert scene.lane.stats().ended == ""

@@ -21,7 +21,7 @@ from evalkit.client.budget_state import Ceiling
 from evalkit.engine.admit.admission import Admission
 from evalkit.engine.admit.backlogs import LaneBacklog
 from evalkit.engine.forecast import Forecast, Prior
-from evalkit.store.reading.unmetered import Unmetered
+from evalkit.store.reading.unmetered import UnmeteredReplies
 from tests.support.examples import examples
 
 UNIT = 1_000_000
@@ -153,7 +153,7 @@ class World:
             reserved=0,
             left=None,
             waiting=0,
-            unmetered=Unmetered(),
+            unmetered=UnmeteredReplies(),
         )
 
     def _fill(self, heap: list[tuple[float, int, Play]], draws: random.Random, admitted: bool) -> None:
@@ -483,7 +483,7 @@ class BlockWorld:
             reserved=0,
             left=None,
             waiting=0,
-            unmetered=Unmetered(),
+            unmetered=UnmeteredReplies(),
         )
 
     def spend(self, percent: int) -> None:

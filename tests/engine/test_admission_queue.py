@@ -8,7 +8,7 @@ from evalkit.engine.admit.admission import Admission
 from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.admit.backlogs import LaneBacklog
 from evalkit.engine.forecast import Forecast
-from evalkit.store.reading.unmetered import Unmetered
+from evalkit.store.reading.unmetered import UnmeteredReplies
 from tests.engine.test_admission import BOUND, UNIT, an_episode, prior
 from tests.support.virtual_clock import run_virtual
 
@@ -20,7 +20,7 @@ ENOUGH_FOR_ONE = BudgetStats(
     reserved=0,
     left=None,
     waiting=0,
-    unmetered=Unmetered(),
+    unmetered=UnmeteredReplies(),
 )
 
 

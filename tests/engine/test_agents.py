@@ -17,7 +17,7 @@ from evalkit.engine.agents import playing
 from evalkit.engine.agents.playing import CodePlayer
 from evalkit.engine.agents.roles import RoleAskers
 from evalkit.engine.episode import ERRORS_THAT_STOP, ActiveEpisode, LaneContext, play
-from evalkit.engine.freezing.freeze import Resolved, resolve
+from evalkit.engine.freezing.freeze import ResolvedSweep, resolve
 from evalkit.engine.options import Stop
 from evalkit.engine.universe import Choice, PlannedEpisode, episodes
 from evalkit.envs.replay import begin
@@ -115,7 +115,7 @@ def nothing(role: str, question: Question) -> None:
     del role, question
 
 
-def a_sweep(code: AgentFn, **params: Any) -> Resolved:
+def a_sweep(code: AgentFn, **params: Any) -> ResolvedSweep:
     roles = code_of(code, "test").models
     table = {"agent": "code", "models": dict.fromkeys(roles, "simulated/random"), "params": params}
     spec = {"budget_usd": "1", "agents": [table], "suites": [{"name": "pricing/basic", "vary": {"periods": [2]}}]}

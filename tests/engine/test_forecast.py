@@ -24,7 +24,7 @@ from evalkit.engine.resume import read_holdings
 from evalkit.engine.stand_in import (
     LEAST_STEPS,
     PLAIN,
-    Sampled,
+    SampledCell,
     admitted,
     forecast_run,
     make_priors,
@@ -235,7 +235,7 @@ def test_an_episode_that_outlasts_its_share_is_not_left_out(tmp_path: Path) -> N
     ]
     assert LEAST_STEPS <= lengths[0] < lengths[1]
     # Enough for the first episode, not for the second.
-    one = Sampled(manifest.agents["mini"], suite, cell)
+    one = SampledCell(manifest.agents["mini"], suite, cell)
     samples = asyncio.run(play_samples(manifest, [one], steps=lengths[0] + 1))[one.place]
     assert [sample.requests for sample in samples] == lengths
 

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from evalkit.engine import sweep as engine_sweep
-from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.freezing.freeze import ResolvedSweep
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.universe import Choice
 from evalkit.errors import CorruptLogError, RunError
@@ -22,7 +22,7 @@ from tests.support.small_sweeps import TWO_POLICIES, resolved
 from tests.support.sweep_runs import go, go_served, served, with_budget
 
 
-def whole(sweep: Resolved, run: Path, **options: Any) -> RunOutcome:
+def whole(sweep: ResolvedSweep, run: Path, **options: Any) -> RunOutcome:
     """The outcome of a call that takes the long way."""
     with mock.patch.object(sweeps, "nothing_to_do", return_value=None):
         return go(sweep, run, **options)

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from evalkit.cli.main import main
-from evalkit.engine.freezing.freeze import Resolved, merge, resolve
+from evalkit.engine.freezing.freeze import ResolvedSweep, merge, resolve
 from evalkit.engine.planning.plan import plan_sweep
 from evalkit.engine.resume import order, read_holdings
 from evalkit.engine.universe import Choice, RunPart, episodes
@@ -47,7 +47,7 @@ def lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any
     return [dict(line) for line in ENVIRONMENTS["scheduling"].generate({"n": 4, "periods": 2}, COUNT, 3)]
 
 
-def begin(found: list[dict[str, Any]], replicates: int = 1) -> Resolved:
+def begin(found: list[dict[str, Any]], replicates: int = 1) -> ResolvedSweep:
     Path("many.parquet").write_bytes(encode_rows(rows_of(found, "here")).data.to_pybytes())
     Path("large.toml").write_text(SPEC.format(replicates=replicates))
     return resolve(read_sweep(Path("large.toml")))
@@ -57,7 +57,7 @@ def go(*more: str) -> int:
     return main(["run", "large.toml", "--dir", "run", "--json", *more])
 
 
-def ids(resolved: Resolved) -> list[str]:
+def ids(resolved: ResolvedSweep) -> list[str]:
     manifest = resolved.manifest
     return [one.id for one in episodes(manifest, list(manifest.agents.values()), Choice())]
 
@@ -151,7 +151,7 @@ def test_another_file_of_the_same_instances_is_the_same_suite_and_others_are_a_c
         merge(old, begin([{**lines[0], "no_action": "restart"}, *lines[1:]]).manifest, "run")
 
 
-async def _plan(resolved: Resolved) -> Any:
+async def _plan(resolved: ResolvedSweep) -> Any:
     return await plan_sweep(resolved, Choice(), steps=100)
 
 
@@ -185,14 +185,14 @@ def test_suites_that_share_instances_are_refused(lines: list[dict[str, Any]]) ->
 
 def read_by(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> set[str]:
     """The instances whose lines an act reads."""
-    read, plain = set[str](), suite_file.Stored._made
+    read, plain = set[str](), suite_file.StoredInstances._made
 
-    def counting(own: suite_file.Stored, row: SuiteRow) -> Any:
+    def counting(own: suite_file.StoredInstances, row: SuiteRow) -> Any:
         read.add(row.id)
         return plain(own, row)
 
     with monkeypatch.context() as patch:
-        patch.setattr(suite_file.Stored, "_made", counting)
+        patch.setattr(suite_file.StoredInstances, "_made", counting)
         act()
     return read
 

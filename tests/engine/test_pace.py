@@ -9,7 +9,7 @@ from typing import Any
 from evalkit.engine.episode import LaneContext, Player
 from evalkit.engine.forecast import Forecast
 from evalkit.engine.options import Stop
-from evalkit.engine.pace import Pacing, may_begin
+from evalkit.engine.pace import Pacer, may_begin
 from evalkit.engine.scheduler import CellCount, LaneJob, play_lanes
 from evalkit.machines.dealer import JobDealer
 from tests.support.virtual_clock import run_virtual
@@ -84,7 +84,7 @@ def played(
         def tell() -> None:
             loop.call_soon(dismiss)
 
-        pace = Pacing(jobs, None, {"suite"}, AHEAD, tell)
+        pace = Pacer(jobs, None, {"suite"}, AHEAD, tell)
         pace.ask(pairs, alone)
         await play_lanes(jobs)
         return loop.time()
@@ -129,7 +129,7 @@ def test_lanes_that_wait_for_each_other_go_on() -> None:
 def test_what_is_dealt_to_other_processes_counts_as_begun() -> None:
     stop = Stop()
     jobs = [lane(name, [name] * 30, Sleeper({}, {}), stop) for name in ("fast", "slow")]
-    Pacing(jobs, None, {"suite"}, AHEAD, lambda: None).ask([("fast", "slow")], ())
+    Pacer(jobs, None, {"suite"}, AHEAD, lambda: None).ask([("fast", "slow")], ())
     schedule: Any = SimpleNamespace(jobs=jobs, admitter=None, forecast=Forecast(), question=None)
     dealer = JobDealer(schedule)
     assert len(dealer.deal("fast", 20)) == AHEAD
@@ -152,7 +152,7 @@ def test_an_agent_that_needs_a_suite_no_more_goes_on_with_others() -> None:
     player, stop = Sleeper({"new": 1.0}, {}), Stop()
     job = lane("new", ["new"] * 12, player, stop)
     job.cells = {("new", name): CellCount(planned=6, ended=0) for name in ("suite", "other")}
-    pace = Pacing([job], None, {"suite", "other"}, AHEAD, lambda: None)
+    pace = Pacer([job], None, {"suite", "other"}, AHEAD, lambda: None)
     pace.drop({("new", "other"), ("nobody", "suite")})
     job.dismiss({("new", "other")}, {("new", "other"): 2})
     assert job.spared == {("new", "other"): 4}

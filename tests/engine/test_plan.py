@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalkit.cli.main import main
-from evalkit.engine.freezing.freeze import Resolved, resolve
+from evalkit.engine.freezing.freeze import ResolvedSweep, resolve
 from evalkit.engine.planning.plan import ASSUMED_REPLY_S, CPU_S, PROCESSOR, PriorKnowledge, plan_sweep
 from evalkit.engine.planning.planned import Plan
 from evalkit.engine.universe import Choice
@@ -18,7 +18,7 @@ from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go_served, served, with_budget
 
 
-def planned(sweep: Resolved, steps: float = 1e6, known: PriorKnowledge | None = None) -> Plan:
+def planned(sweep: ResolvedSweep, steps: float = 1e6, known: PriorKnowledge | None = None) -> Plan:
     """A plan that plays four episodes a cell; `steps=0`: the beginning of one."""
     return asyncio.run(plan_sweep(sweep, Choice(), steps=steps, known=known))
 
@@ -32,7 +32,7 @@ PARTS = {
 """Of quickstart: a few instances of each environment. Its policies take most of the time."""
 
 
-def a_part_of_quickstart() -> Resolved:
+def a_part_of_quickstart() -> ResolvedSweep:
     """PARTS of it once, and all of its agents."""
     whole = read_sweep(find_sweep("quickstart"))
     suites = [replace(suite, instances=PARTS[suite.name]) for suite in whole.suites if suite.name in PARTS]

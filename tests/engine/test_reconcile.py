@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from evalkit.cli.main import main
-from evalkit.engine.spending.reconcile import Reconciled, read_books, reconcile
+from evalkit.engine.spending.reconcile import Reconciliation, read_books, reconcile
 from evalkit.errors import RunError, UsageError
 from evalkit.money import PICO_PER_USD
 from evalkit.store.lock import hold_run
@@ -20,7 +20,7 @@ from tests.support.sweep_runs import go_served, served, with_budget
 LANES = ("simulated/knuth", "simulated/random")
 
 
-def reconciled(run: Path, truth: int, lane: str | None = None) -> Reconciled:
+def reconciled(run: Path, truth: int, lane: str | None = None) -> Reconciliation:
     return asyncio.run(reconcile(run, lane, truth))
 
 

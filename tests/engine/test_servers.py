@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.freezing.freeze import ResolvedSweep
 from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.status import read_status
@@ -87,7 +87,7 @@ async def calm(view: View, servers: list[GpuServer]) -> None:
 
 
 def play(
-    sweep: Resolved, run: Path, servers: list[GpuServer], harm: Harm = calm, *, limit: int | None = None
+    sweep: ResolvedSweep, run: Path, servers: list[GpuServer], harm: Harm = calm, *, limit: int | None = None
 ) -> tuple[RunOutcome, list[View]]:
     """Play beside the servers; `harm` is called with each view, one after the other."""
     views: list[View] = []
@@ -138,7 +138,7 @@ def sweep_of(
     width: int,
     periods: int,
     limits: str = "",
-) -> Resolved:
+) -> ResolvedSweep:
     monkeypatch.chdir(folder)
     (folder / "providers").mkdir(exist_ok=True)
     named = ", ".join(f'{{ url = "http://127.0.0.1:{port}/v1"{limits} }}' for port in ports)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from evalkit.engine.forecast import FILE
-from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.freezing.freeze import ResolvedSweep
 from evalkit.engine.options import RunOptions
 from evalkit.engine.status import read_status
 from evalkit.playing.sweeps import run_sweep
@@ -49,7 +49,7 @@ def test_what_it_costs_to_finish_is_what_finishing_then_costs(tmp_path: Path, wi
     assert sum(cell.requests_left for cell in whole.cells) == 0
 
 
-def interrupted(sweep: Resolved, directory: Path, requests: int, killed: Path | None = None) -> None:
+def interrupted(sweep: ResolvedSweep, directory: Path, requests: int, killed: Path | None = None) -> None:
     """Run a sweep against a provider in this process, until that has answered so many requests; `killed`: where to keep
     the run as a kill would have left it then."""
 

@@ -312,12 +312,12 @@ def test_a_cut_run_holds_whole_episodes_and_says_what_the_rest_would_cost(tmp_pa
 def test_episodes_for_which_the_money_does_not_last_are_an_exception_that_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from evalkit.engine.forecast import Expected, Forecast
+    from evalkit.engine.forecast import EpisodeEstimate, Forecast
 
     sweep = resolved(tmp_path, served(replicates=3))
     whole, _ = go_served(sweep, tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr(Forecast, "whole", lambda *_: Expected(1.0, 1.0, 0.0, 0.0))
+        patch.setattr(Forecast, "whole", lambda *_: EpisodeEstimate(1.0, 1.0, 0.0, 0.0))
         patch.setattr(Forecast, "rest", lambda *_, **__: 1.0)
         outcome, _ = go_served(with_budget(sweep, whole.spent // 2 + 42_000_000_000), tmp_path / "run")
     assert (outcome.exit_code, outcome.reason) == (3, "budget")

@@ -9,7 +9,7 @@ from evalkit.cli.play.plan import print_plan
 from evalkit.client.lanes.tier_pace import TierPace
 from evalkit.engine import sweep
 from evalkit.engine.forecast import Forecast, read_priors
-from evalkit.engine.freezing.freeze import Resolved, merge, resolve
+from evalkit.engine.freezing.freeze import ResolvedSweep, merge, resolve
 from evalkit.engine.options import RunOptions
 from evalkit.engine.session import Session
 from evalkit.engine.status import read_status
@@ -47,7 +47,7 @@ HALF = 'tiers = { flex = "0.5" }'
 
 def resolved(
     folder: Path, *, agent: str = "", top: str = "", limits: str = "", model: str = HALF, own: str = ""
-) -> Resolved:
+) -> ResolvedSweep:
     (folder / "providers").mkdir(exist_ok=True)
     (folder / "providers" / "p.toml").write_text(PROVIDER.replace("PROVIDER", own).replace("MODEL", model))
     text = SWEEP.replace("TOP", top).replace("AGENT", agent).replace("LIMITS", limits)

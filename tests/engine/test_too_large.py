@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from evalkit.engine.freezing.freeze import Resolved, resolve
+from evalkit.engine.freezing.freeze import ResolvedSweep, resolve
 from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
 from evalkit.playing.sweeps import run_sweep
@@ -73,7 +73,7 @@ def test_one_long_reply_sets_its_episode_aside_and_the_others_are_played(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    def swept(url: str, budget: str) -> Resolved:
+    def swept(url: str, budget: str) -> ResolvedSweep:
         Path("providers").mkdir(exist_ok=True)
         Path("providers/acme.toml").write_text(PROVIDER.format(url=url))
         Path("mine.toml").write_text(SWEEP.format(budget=budget))

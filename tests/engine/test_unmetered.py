@@ -16,7 +16,7 @@ from evalkit.engine.view import View
 from evalkit.report.report import report
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import scan
-from evalkit.store.reading.unmetered import Unmetered
+from evalkit.store.reading.unmetered import UnmeteredReplies
 from tests.cli.test_display import lane
 from tests.support import refusing
 from tests.support.refusing import Answer
@@ -47,7 +47,7 @@ def test_figures_that_contradict_each_other_have_words_of_their_own(
         return (200, json.dumps(value)) if before < 3 else None
 
     outcome, _ = refusing.play(tmp_path, decide, refusing.sweep_text(replicates=1))
-    told = Unmetered(doubtful=3, doubtful_cost=3 * (9 + 21 * 4) * 10**6)
+    told = UnmeteredReplies(doubtful=3, doubtful_cost=3 * (9 + 21 * 4) * 10**6)
     assert outcome.unmetered == told == read_status(tmp_path / "run").unmetered
     assert "the larger reading is charged, $0.0003" in told.words()
     assert [line for line in outcome.messages if "contradict" in line] == [told.advice()]
@@ -62,12 +62,12 @@ def test_figures_that_contradict_each_other_have_words_of_their_own(
     assert sum(row.amount for row in read_books(tmp_path / "run").guessed) == told.doubtful_cost
 
 
-def expected(directory: Path) -> Unmetered:
+def expected(directory: Path) -> UnmeteredReplies:
     """By the rows themselves."""
     rows = scan(directory, ("attempts", "cost")).to_pylist()
     mine = [row for row in rows if row["attempts"].endswith("unmetered")]
     assert all(row["cost"] > 4 * 10**6 * 1000 for row in mine)  # the bound
-    return Unmetered(replies=len(mine), cost=sum(row["cost"] for row in mine))
+    return UnmeteredReplies(replies=len(mine), cost=sum(row["cost"] for row in mine))
 
 
 def test_the_last_message_and_the_status_tell_of_all_calls_together(run: tuple[Path, RunOutcome]) -> None:
@@ -133,7 +133,7 @@ def test_show_says_it_of_the_steps(run: tuple[Path, RunOutcome], capsys: pytest.
 def test_the_live_display_has_a_line_for_them() -> None:
     quiet = View(name="x", elapsed_s=1.0, lanes=(lane(1),), spent=0, reserved=0, budget=None, simulated="", stopping="")
     assert "usage" not in plain(quiet)
-    some = replace(quiet, unmetered=Unmetered(replies=171, cost=3_860_000_000_000))
+    some = replace(quiet, unmetered=UnmeteredReplies(replies=171, cost=3_860_000_000_000))
     line = "171 replies came without usage: $3.86 at worst case."
     assert line in plain(some).splitlines()[1]
     console = Console(width=80)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from evalkit.envs.arguments import (
     MOST_BYTES,
     MOST_DEPTH,
-    Parsed,
+    ParsedValue,
     Refusal,
     clean,
     read_arguments,
@@ -32,7 +32,7 @@ def outcome(found: object) -> str:
 @given(VALUES)
 def test_valid_json_is_read_as_it_is(value: object) -> None:
     found = read_json(json.dumps(value))
-    assert isinstance(found, Parsed)
+    assert isinstance(found, ParsedValue)
     assert found.value == value
 
 
@@ -40,7 +40,7 @@ def test_valid_json_is_read_as_it_is(value: object) -> None:
 def test_any_text_has_an_outcome_and_agrees_with_the_standard_parser(text: str) -> None:
     found = read_json(text)
     try:
-        assert found == Parsed(json.loads(text))
+        assert found == ParsedValue(json.loads(text))
     except ValueError:
         assert outcome(found) == "not_json"
 

@@ -6,7 +6,7 @@ import pytest
 
 from evalkit.dialogue import Reply
 from evalkit.envs.arguments import (
-    Parsed,
+    ParsedValue,
     Refusal,
     clean,
     listed,
@@ -136,10 +136,10 @@ def show(text: str) -> None:
     """What each reader finds in a text, shown."""
     for read in (read_arguments, read_json, read_mapping, read_call):
         found = read(text)
-        value = found.value if isinstance(found, Parsed) else found
+        value = found.value if isinstance(found, ParsedValue) else found
         if isinstance(value, dict):
             listed(list(value))
             for name in value:
                 if isinstance(name, str):
                     whole_argument(value, name)
-        assert isinstance(found, Parsed | Refusal | dict)
+        assert isinstance(found, ParsedValue | Refusal | dict)

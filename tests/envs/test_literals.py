@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.envs.arguments import MOST_BYTES, Parsed, Refusal, read_mapping
+from evalkit.envs.arguments import MOST_BYTES, ParsedValue, Refusal, read_mapping
 from tests.support.growth import assert_linear
 
 OUTCOMES = {
@@ -34,7 +34,7 @@ def by_the_reference(text: str) -> object:
             return "unhashable"
         except (ValueError, SyntaxError):
             continue
-        return Parsed(value) if isinstance(value, dict) else "not_mapping"
+        return ParsedValue(value) if isinstance(value, dict) else "not_mapping"
     return "unparseable"
 
 
@@ -44,7 +44,7 @@ def by_the_reference_quietly(text: str) -> object:
         return by_the_reference(text)
 
 
-def plainly(found: Parsed | Refusal) -> object:
+def plainly(found: ParsedValue | Refusal) -> object:
     return found.outcome if isinstance(found, Refusal) else found
 
 
@@ -56,7 +56,7 @@ def test_all_golden_cases_have_the_reference_s_result(shared: Path) -> None:
         if "raises" in expected:
             assert plainly(found) == OUTCOMES[expected["raises"]], case
         else:
-            assert isinstance(found, Parsed), case
+            assert isinstance(found, ParsedValue), case
             if "ok_repr" in expected:
                 assert repr(found.value) == expected["ok_repr"]
             else:
@@ -112,7 +112,7 @@ def test_any_text_of_tokens_is_read_as_the_reference_reads_it(text: str) -> None
 
 @given(st.text() | st.text(alphabet="{}[]()'\"\\:,+- \n#\x00\ud800é1a"))
 def test_no_text_ends_in_an_exception(text: str) -> None:
-    assert isinstance(read_mapping(text), Parsed | Refusal)
+    assert isinstance(read_mapping(text), ParsedValue | Refusal)
 
 
 @given(st.dictionaries(st.text(alphabet="WTab\"' :,{}1é"), st.text(alphabet="WTab\"' :,{}1é")))

@@ -13,7 +13,7 @@ from evalkit.envs.calls import MOST_ARGUMENTS, MOST_CALLS, MOST_NOTES
 from evalkit.envs.environment import Facts, Kit, Observation, Pack
 from evalkit.envs.periods import MOST_IDLE, MOST_TRIES, opening, step, tools
 from evalkit.envs.rules import (
-    Accepted,
+    AcceptedAction,
     Getter,
     PeriodsState,
     Rules,
@@ -22,11 +22,11 @@ from evalkit.errors import UsageError
 from tests.support.period_episodes import replying
 
 
-def tell(state: PeriodsState[str], mapping: Mapping[Any, Any]) -> Accepted[str] | Refusal:
+def tell(state: PeriodsState[str], mapping: Mapping[Any, Any]) -> AcceptedAction[str] | Refusal:
     if "word" not in mapping:
         return Refusal("wordless", {"given": len(mapping)})
     word = str(mapping["word"])
-    return Accepted(
+    return AcceptedAction(
         world=word, facts={"word": word}, history=f"<{state.period}: {word}>", ended="found" * (word == "x")
     )
 

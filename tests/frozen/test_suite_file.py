@@ -13,8 +13,8 @@ from evalkit.envs import suite_rows
 from evalkit.envs.suite_rows import GROUPS_KEPT, MOST_LINES, ROWS, SuiteRow
 from evalkit.errors import CorruptLogError, StorageError
 from evalkit.frozen import suite_file
-from evalkit.frozen.instances import Listed, ManifestInstance, admission
-from evalkit.frozen.suite_file import FOLDER, Description, Stored, stored, write_suite
+from evalkit.frozen.instances import InstanceList, ManifestInstance, admission
+from evalkit.frozen.suite_file import FOLDER, Description, StoredInstances, stored, write_suite
 from evalkit.store import disk
 
 STRATA = ("a", "b", "a", "c", "a")
@@ -29,11 +29,11 @@ def some(count: int, words: str = "") -> list[ManifestInstance]:
     ]
 
 
-def kept(run: Path, instances: Sequence[ManifestInstance]) -> Stored:
-    return write_suite(run, Listed(instances))
+def kept(run: Path, instances: Sequence[ManifestInstance]) -> StoredInstances:
+    return write_suite(run, InstanceList(instances))
 
 
-def again(run: Path, said: Description) -> Stored:
+def again(run: Path, said: Description) -> StoredInstances:
     """As somebody who opens it finds it."""
     return stored(run, said)
 
@@ -48,9 +48,9 @@ def test_instances_come_back_as_they_were(
     assert list(found) == wanted
     assert [found[place] for place in (0, count - 1, -1)] == [wanted[place] for place in (0, -1, -1)]
     assert found[1:3] == wanted[1:3]
-    assert found.codes().tolist() == Listed(wanted).codes().tolist()
-    assert (list(found.ids), list(found.digests)) == (Listed(wanted).ids, Listed(wanted).digests)
-    assert list(found.rows()) == list(Listed(wanted).rows())
+    assert found.codes().tolist() == InstanceList(wanted).codes().tolist()
+    assert (list(found.ids), list(found.digests)) == (InstanceList(wanted).ids, InstanceList(wanted).digests)
+    assert list(found.rows()) == list(InstanceList(wanted).rows())
     assert found.find(["i0", f"i{count - 1}", "no"]) == {"i0": 0, f"i{count - 1}": count - 1}
     with pytest.raises(IndexError):
         found[count]
@@ -154,7 +154,7 @@ def test_a_disk_that_refuses_leaves_nothing_under_the_name(tmp_path: Path, monke
 
     monkeypatch.setattr(disk, "sync_file", refuse)
     with pytest.raises(StorageError, match="disk or quota is full"):
-        write_suite(tmp_path, Listed(some(10)))
+        write_suite(tmp_path, InstanceList(some(10)))
     assert list((tmp_path / FOLDER).iterdir()) == []
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec import structs
 
-from evalkit.client.budget import RUN, Borrowed
+from evalkit.client.budget import RUN, LoanBalance
 from evalkit.client.lanes.stats import LaneStats
 from evalkit.machines.allocator import Allocator, Dealt, DealtLane
 from evalkit.machines.limits import Limit
@@ -90,7 +90,9 @@ class Hand:
                 for lane in LANES
             },
             money={
-                scope: Borrowed(self.spent, self.reserved, self.lent[scope], 0, max(0, lack - self.room(scope)), lack)
+                scope: LoanBalance(
+                    self.spent, self.reserved, self.lent[scope], 0, max(0, lack - self.room(scope)), lack
+                )
                 for scope in SCOPES
             },
             left=self.left,

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from evalkit.client.budget import Borrowed
+from evalkit.client.budget import LoanBalance
 from evalkit.machines.sharing import FLOOR, SharedBalance, SharedLimit, WorkerBalance, divided
 
 VALID_S = 15.0
@@ -19,12 +19,12 @@ def held(made: SharedBalance) -> int:
     return made.before + sum(account.held for account in made.accounts.values())
 
 
-def waits(wanted: int, first: int, *, spent: int = 0, lent: int = 0) -> Borrowed:
-    return Borrowed(spent=spent, reserved=0, lent=lent, wanted=wanted, first=first)
+def waits(wanted: int, first: int, *, spent: int = 0, lent: int = 0) -> LoanBalance:
+    return LoanBalance(spent=spent, reserved=0, lent=lent, wanted=wanted, first=first)
 
 
-def has(lent: int, *, spent: int = 0, reserved: int = 0, over: int = 0) -> Borrowed:
-    return Borrowed(spent=spent, reserved=reserved, lent=lent, over=over)
+def has(lent: int, *, spent: int = 0, reserved: int = 0, over: int = 0) -> LoanBalance:
+    return LoanBalance(spent=spent, reserved=reserved, lent=lent, over=over)
 
 
 def test_a_worker_gets_what_its_requests_wait_for_or_at_least_the_first_of_them() -> None:
@@ -102,7 +102,7 @@ def test_a_dead_worker_keeps_what_it_may_have_spent_and_frees_the_rest() -> None
 
 def test_a_run_without_a_budget_lends_nothing_and_counts_what_is_spent() -> None:
     made = balance(None, before=5)
-    made.hear("a", Borrowed(spent=70, reserved=20, lent=0, wanted=10, first=10))
+    made.hear("a", LoanBalance(spent=70, reserved=20, lent=0, wanted=10, first=10))
     assert made.lend("a", 0) == (0, 0)
     assert (made.spent, made.reserved) == (75, 20)
 

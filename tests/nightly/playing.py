@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from evalkit.dialogue import Request
-from evalkit.engine.freezing.freeze import Resolved, resolve
+from evalkit.engine.freezing.freeze import ResolvedSweep, resolve
 from evalkit.money import parse_usd
 from evalkit.nightly.night import Night, NightOptions, play_night
 from evalkit.report.nights.history import Rule
-from evalkit.serve.provider import Incoming
+from evalkit.serve.provider import ArrivedRequest
 from evalkit.spec.model import Provider
 from evalkit.spec.sweep import read_sweep
 from evalkit.store.lock import hold_run
@@ -46,7 +46,7 @@ class House:
     """A sweep's nights, and who serves its models."""
 
     directory: Path
-    resolved: Resolved
+    resolved: ResolvedSweep
     patch: pytest.MonkeyPatch
     instead: dict[str, str] = field(default_factory=dict)
     """Model that is asked for -> model that is served in its place."""
@@ -68,7 +68,7 @@ class House:
         self.billed, self.asked = 0, []
         return asyncio.run(self._play(replace(self.resolved, sweep=sweep), date))
 
-    async def _play(self, resolved: Resolved, date: str) -> Night:
+    async def _play(self, resolved: ResolvedSweep, date: str) -> Night:
         with self.patch.context() as patch:
             self._take_over(patch, seed=int(date.replace("-", "")))
             async with serving(options_from({})) as (url, simulator):
@@ -87,7 +87,7 @@ class House:
         """Every night draws with its own seed, and models may be others than their names say."""
         plain = Double.read
 
-        def read(simulator: Double, asked: Incoming) -> tuple[str, Request]:
+        def read(simulator: Double, asked: ArrivedRequest) -> tuple[str, Request]:
             model, request = plain(simulator, asked)
             name = asked.arrival.headers["x-client-request-id"]
             self.asked.append(name)

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.freezing.freeze import ResolvedSweep
 from evalkit.errors import CorruptLogError, UsageError
 from evalkit.frozen.manifest import ManifestOrder
 from evalkit.nightly.history_files import (
@@ -126,7 +126,7 @@ class Sweep:
     """A sweep of two agents on four instances, two replicates each, and its nights."""
 
     def __init__(self, tmp_path: Path, text: str = TWO_POLICIES) -> None:
-        self.resolved: Resolved = resolved(tmp_path, text)
+        self.resolved: ResolvedSweep = resolved(tmp_path, text)
         (self.suite,) = self.resolved.manifest.suites.values()
         self.digests = [one.digest for one in self.suite.instances]
 

@@ -15,7 +15,7 @@ from evalkit.engine.outcome import RunOutcome
 from evalkit.nightly import hook
 from evalkit.report.nights.history import AlarmNote, NightRecord, Rule, cell_key, judged
 from evalkit.stats.alarm import watched
-from evalkit.store.reading.unmetered import Unmetered
+from evalkit.store.reading.unmetered import UnmeteredReplies
 from tests.nightly.playing import house
 from tests.nightly.test_command import fall, two_nights
 from tests.nightly.test_parts import Sweep, cell, flat, record
@@ -130,7 +130,7 @@ def outcome(reason: str, remaining: int, **more: Any) -> RunOutcome:
         "spent": 0,
         "unconfirmed": 0,
         "budget": None,
-        "unmetered": Unmetered(),
+        "unmetered": UnmeteredReplies(),
         "example": "",
     }
     return RunOutcome(**{**plain, "reason": reason, "remaining": remaining, **more})

@@ -15,7 +15,6 @@ from evalkit import testing
 from evalkit.dialogue import Message, Reply, Tool
 from evalkit.envs.environment import (
     ActionShare,
-    Described,
     Environment,
     InstanceSize,
     Observation,
@@ -23,6 +22,7 @@ from evalkit.envs.environment import (
     Parameter,
     Presentation,
     Score,
+    SuiteDescription,
 )
 from evalkit.envs.table import OWN_ENVIRONMENTS
 from evalkit.errors import UsageError
@@ -293,7 +293,9 @@ BROKEN: Mapping[str, tuple[Callable[[Env], Env], str]] = {
         "shares: 'episodes' is a column of evalkit's own",
     ),
     "a size that is a column of ours": (
-        lambda env: shown(env, described=Described(sizes=(InstanceSize(key="tools", title="T", of=lambda _: 1),))),
+        lambda env: shown(
+            env, described=SuiteDescription(sizes=(InstanceSize(key="tools", title="T", of=lambda _: 1),))
+        ),
         "sizes: 'tools' is a column of evalkit's own",
     ),
 }

@@ -21,8 +21,8 @@ from evalkit.serve.provider import (
     BROKEN,
     FLEX,
     FLEX_SLOWER,
+    ArrivedRequest,
     Decision,
-    Incoming,
     Simulator,
     seed_of,
     unknown_model,
@@ -53,7 +53,7 @@ _BEFORE_FIRST = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard(Incoming):
+class Heard(ArrivedRequest):
     """A request in any dialect."""
 
     served: SpokenDialect
@@ -119,7 +119,7 @@ class Double(Simulator):
         if key and not any(arrival.headers.get(name) == value for name, value in served.keys(key)):
             raise RefusedRequest(status=served.bad_key_status, code=served.bad_key_code, message=BAD_KEY)
 
-    def read(self, asked: Incoming) -> tuple[str, Request]:
+    def read(self, asked: ArrivedRequest) -> tuple[str, Request]:
         heard, options = _heard(asked), self.options
         self._let_in(heard.served, heard.arrival)
         try:
@@ -142,7 +142,7 @@ class Double(Simulator):
             raise RefusedRequest(status=400, code="context_length_exceeded", message=message)
         return model, request if request.seed else replace(request, seed=seed_of(heard.arrival))
 
-    def amounts(self, asked: Incoming, model: str) -> Mapping[str, float]:
+    def amounts(self, asked: ArrivedRequest, model: str) -> Mapping[str, float]:
         served, tokens_in = _heard(asked).served, asked.tokens_in
         if self.cache is not None:
             pieces = served.prompt_pieces(orjson.loads(asked.arrival.body))
@@ -150,16 +150,16 @@ class Double(Simulator):
         counted = tokens_in if served.limits_cached_input else tokens_in - min(self._share.read, tokens_in)
         return {**super().amounts(asked, model), "input_tokens": counted, "output_tokens": 1}
 
-    def fault(self, asked: Incoming, draws: Stream) -> str:
+    def fault(self, asked: ArrivedRequest, draws: Stream) -> str:
         faults = self.options.faults
         fault = pick(faults, draws.uniform(), FAULTS) if faults else ""
         return "" if asked.wish is None and fault in STREAM_FAULTS else fault
 
-    def served_by(self, asked: Incoming) -> str:
+    def served_by(self, asked: ArrivedRequest) -> str:
         tier, draws = super().served_by(asked), Stream(self.options.seed, "tier", asked.draw_key)
         return "default" if tier and draws.uniform() < self.options.downgraded else tier
 
-    def decided(self, asked: Incoming, about: Decision, request: Request, fault: str) -> Decision:
+    def decided(self, asked: ArrivedRequest, about: Decision, request: Request, fault: str) -> Decision:
         if asked.tier == FLEX and Stream(self.options.seed, "full", asked.draw_key).uniform() < self.options.flex_full:
             refusal = RefusedRequest(status=429, code="resource_unavailable", message="Resource Unavailable")
             outcome = replace(self.refused(asked, refusal, about.model), admitted=True)
@@ -169,7 +169,7 @@ class Double(Simulator):
             return replace(self.replied(asked, about, request, fault), outcome=decision.outcome)
         return decision
 
-    def failure(self, asked: Incoming, model: str, fault: str) -> ServedOutcome | None:
+    def failure(self, asked: ArrivedRequest, model: str, fault: str) -> ServedOutcome | None:
         if fault == "early_reset":
             return BROKEN
         if fault == "html_502":
@@ -185,13 +185,13 @@ class Double(Simulator):
         reply = super().said(model, request, fault)
         return changed_reply(_thinking(reply, request, self.options.reasoning), fault)
 
-    def used(self, asked: Incoming, model: str, usage: Usage) -> Usage:
+    def used(self, asked: ArrivedRequest, model: str, usage: Usage) -> Usage:
         if self.cache is not None:
             self.cache.keep(model, self._share, asked.now_s)
         read = min(self._share.read, usage.input)
         return replace(usage, cached_read=read, cached_write=min(self._share.write, usage.input - read))
 
-    def answered(self, asked: Incoming, body: bytes, model: str, fault: str) -> ServedOutcome:
+    def answered(self, asked: ArrivedRequest, body: bytes, model: str, fault: str) -> ServedOutcome:
         body = _naming(body, self.served_by(asked))
         if fault == "html_200":
             headers = {**_HTML, **self.limit_headers(asked, model)}
@@ -204,11 +204,11 @@ class Double(Simulator):
         pieces = tuple((i / (PIECES - 1), len(outcome.body) * (i + 1) // PIECES) for i in range(PIECES))
         return replace(outcome, pieces=pieces, over_s=self.options.drip_s)
 
-    def streamed(self, asked: Incoming, body: bytes, fault: str) -> ServedOutcome:
+    def streamed(self, asked: ArrivedRequest, body: bytes, fault: str) -> ServedOutcome:
         draws = Stream(self.options.seed, "stream", asked.draw_key)
         return streamed(_heard(asked), body, fault, draws, self.options.stream_tokens)
 
-    def times(self, asked: Incoming, decision: Decision, for_s: float) -> tuple[float, float]:
+    def times(self, asked: ArrivedRequest, decision: Decision, for_s: float) -> tuple[float, float]:
         if decision.tier == FLEX:
             for_s *= self.options.flex_slower / FLEX_SLOWER
         if decision.outcome.over_s:  # a body that drips begins when its latency is over
@@ -216,7 +216,7 @@ class Double(Simulator):
         # What keeps a connection alive is there from the beginning.
         return (0.0, for_s) if decision.word == "stream_comments" else super().times(asked, decision, for_s)
 
-    def refused(self, asked: Incoming, refusal: RefusedRequest, model: str) -> ServedOutcome:
+    def refused(self, asked: ArrivedRequest, refusal: RefusedRequest, model: str) -> ServedOutcome:
         outcome = super().refused(asked, refusal, model)
         if not _heard(asked).served.wait_in_body or refusal.wait_s is None:
             return outcome
@@ -225,12 +225,12 @@ class Double(Simulator):
         value["error"]["details"] += [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": span}]
         return replace(outcome, headers=JSON, body=orjson.dumps(value))
 
-    def limit_headers(self, asked: Incoming, model: str) -> Mapping[str, str]:
+    def limit_headers(self, asked: ArrivedRequest, model: str) -> Mapping[str, str]:
         if not model or not self.limits[model].buckets:
             return {}
         return _heard(asked).served.limit_headers(self.limits[model].standings(), asked.now_s + self.epoch_s)
 
-    def id_headers(self, asked: Incoming, name: str) -> Mapping[str, str]:
+    def id_headers(self, asked: ArrivedRequest, name: str) -> Mapping[str, str]:
         header = _heard(asked).served.id_header
         return {header: name} if header else {}
 
@@ -262,7 +262,7 @@ def _naming(body: bytes, tier: str) -> bytes:
     return orjson.dumps({**value, "usage": {**value["usage"], "service_tier": said, "inference_geo": "global"}})
 
 
-def _heard(asked: Incoming) -> Heard:
+def _heard(asked: ArrivedRequest) -> Heard:
     assert isinstance(asked, Heard)
     return asked
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from evalkit.errors import CorruptLogError
-from evalkit.frozen.instances import Listed, admission
+from evalkit.frozen.instances import InstanceList, admission
 from evalkit.frozen.manifest import Manifest
 from evalkit.report.run_data import RunData
 from evalkit.results.cells import Cell, cells
@@ -64,7 +64,7 @@ def test_a_suites_order_is_made_once_and_its_lines_are_not_read(monkeypatch: pyt
         return admission(instances, key)
 
     monkeypatch.setattr("evalkit.results.cells.admission", counted)
-    monkeypatch.setattr(Listed, "at", None)
+    monkeypatch.setattr(InstanceList, "at", None)
     assert [len(cell.episodes) for cell in cells(manifest, found)] == [3, 3]
     assert made == [3]
 

@@ -94,7 +94,7 @@ def test_a_verdict_about_the_mean_needs_its_interval(one_run: Side) -> None:
         values = [{str(i): [first + gain] for i, gain in enumerate(side)} for side in ([0.0] * 12, gains)]
         pairs = pair(*values)
         found = change(pairs, place=("s",), width=1.0)
-        one = verdicts.Tested(
+        one = verdicts.TestedRow(
             first=one_run.cells[0],
             second=one_run.cells[1],
             measure=score,

@@ -7,7 +7,7 @@ import pytest
 
 from bench.calibrations.deciding import ended
 from bench.calibrations.deciding_shapes import yes_no_pairs
-from evalkit.stats.deciding import Supposed, answered, graded, least_draws, reach
+from evalkit.stats.deciding import SupposedDifference, answered, graded, least_draws, reach
 
 
 @pytest.mark.exhaustive(but=2)
@@ -22,7 +22,7 @@ from evalkit.stats.deciding import Supposed, answered, graded, least_draws, reac
         (yes_no_pairs(-0.2, 0.5), "below"),
     ],
 )
-def test_a_forecast_is_somewhat_too_long(supposed: Supposed, answer: str) -> None:
+def test_a_forecast_is_somewhat_too_long(supposed: SupposedDifference, answer: str) -> None:
     said = reach(supposed, margin=0.02, alpha=0.05)
     assert said.answer == answer
     draws = np.random.Generator(np.random.Philox(1))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.report.exports.episodes import Chosen
+from evalkit.report.exports.episodes import ExportChoice
 from evalkit.report.exports.inspect_log import write_inspect
 from tests.report.exports.conftest import EXPORTED, HOSTILE, chosen, run
 from tests.support.guessing_runs import ENVIRONMENTS
@@ -15,7 +15,7 @@ __all__ = ["chosen", "run"]
 log = pytest.importorskip("inspect_ai.log", reason="needs inspect-ai: `make sdks` installs it and runs this")
 
 
-def test_inspect_reads_every_sample(chosen: Chosen, tmp_path: Path) -> None:
+def test_inspect_reads_every_sample(chosen: ExportChoice, tmp_path: Path) -> None:
     write_inspect(chosen, ENVIRONMENTS, tmp_path / "logs")
     found = [log.read_eval_log(one) for one in log.list_eval_logs(str(tmp_path / "logs"))]
     assert len(found) == 3
@@ -37,7 +37,7 @@ def test_inspect_reads_every_sample(chosen: Chosen, tmp_path: Path) -> None:
     assert sample.messages[2].tool_calls[0].parse_error
 
 
-def test_inspect_reads_the_events_of_every_request(chosen: Chosen, tmp_path: Path) -> None:
+def test_inspect_reads_the_events_of_every_request(chosen: ExportChoice, tmp_path: Path) -> None:
     write_inspect(chosen, ENVIRONMENTS, tmp_path / "logs")
     requests = 0
     for one in log.list_eval_logs(str(tmp_path / "logs")):
@@ -68,7 +68,7 @@ def test_inspect_reads_the_events_of_every_request(chosen: Chosen, tmp_path: Pat
     assert requests > 20
 
 
-def test_scout_reads_the_transcripts(chosen: Chosen, tmp_path: Path) -> None:
+def test_scout_reads_the_transcripts(chosen: ExportChoice, tmp_path: Path) -> None:
     scout = pytest.importorskip("inspect_scout", reason="needs inspect-scout: pip install inspect-scout")
     write_inspect(chosen, ENVIRONMENTS, tmp_path / "logs")
     content = scout.TranscriptContent(messages="all", events="all")

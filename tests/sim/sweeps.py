@@ -7,7 +7,7 @@ from functools import cache
 from multiprocessing.util import Finalize
 from pathlib import Path
 
-from evalkit.engine.freezing.freeze import Resolved, resolve
+from evalkit.engine.freezing.freeze import ResolvedSweep, resolve
 from evalkit.seats import code_of
 from evalkit.spec.sweep import read_sweep
 from tests.sim import players
@@ -202,7 +202,7 @@ def spec(number: int) -> Path:
 
 
 @cache
-def resolved(number: int) -> Resolved:
+def resolved(number: int) -> ResolvedSweep:
     """One of the sweeps, read once a process."""
     with contextlib.chdir(spec(number).parent):
         return resolve(read_sweep(spec(number)))

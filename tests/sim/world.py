@@ -19,7 +19,7 @@ from evalkit.client import client
 from evalkit.client.ask import Asker
 from evalkit.engine import endpoints, scheduler, sweep
 from evalkit.engine.episode import NOT_ENDED, ActiveEpisode, LaneContext, play
-from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.freezing.freeze import ResolvedSweep
 from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.universe import PlannedEpisode
@@ -59,7 +59,7 @@ class World:
 
     scenario: Scenario
     folder: Path
-    resolved: Resolved
+    resolved: ResolvedSweep
     story: list[str] = field(default_factory=list)
     now: float = 0.0
     wall: float = EPOCH_S
@@ -416,7 +416,7 @@ class World:
             found = group.split(Broken)[0]
             raise first_of(found if found is not None else group) from None
 
-    def _resolved_now(self) -> Resolved:
+    def _resolved_now(self) -> ResolvedSweep:
         """The sweep, as it is played in this life."""
         crew, given = None if self.life is None else self.life.crew, self.resolved
         if crew is None:

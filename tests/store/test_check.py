@@ -11,7 +11,7 @@ from evalkit.store.files.damage import first_flaw
 from evalkit.store.files.layout import lay_out
 from evalkit.store.files.record import ASK, CUT
 from evalkit.store.files.schema import steps_table
-from evalkit.store.recovery.check import Flaw, RowsKnown, check_log
+from evalkit.store.recovery.check import Flaw, KnownRows, check_log
 from evalkit.store.writing.opening import take_over
 from tests.support.damaged_logs import ALL, Write, flip, rewrite, swap
 from tests.support.log_rows import a_charge, a_step, rounds
@@ -100,7 +100,7 @@ ASKED = [
 
 def lost_of(rows: list[tuple[str, int, int]]) -> dict[str, int]:
     """By episode, the first lost step."""
-    log = RowsKnown()
+    log = KnownRows()
     for kind, step, number in rows:
         row = a_step("a", step, row_kind=kind, **({"turn": number} if kind == ASK else {"ask_n": number}))
         log.add("file", steps_table([row]))
@@ -116,9 +116,9 @@ def test_a_request_that_led_to_a_step_is_missed_like_a_step(gone: int | None, st
 def test_a_later_try_that_has_lost_its_beginning_is_no_end_of_an_earlier_one() -> None:
     earlier = [a_step("a", step) for step in range(2)]
     later = [a_step("a", step, take=1, base_take=1) for step in range(3)]
-    log = RowsKnown()
+    log = KnownRows()
     log.add("file", steps_table([*earlier, *later[1:]]))
     assert {name: (one.step, one.take, one.base_take) for name, one in log.lost().items()} == {"a": (0, 1, 1)}
-    whole = RowsKnown()
+    whole = KnownRows()
     whole.add("file", steps_table([*earlier, *later]))
     assert whole.lost() == {}

@@ -17,7 +17,7 @@ from evalkit.store.files.record import ASK, CUT, UNSCORED, StepRecord
 from evalkit.store.reading import looking, totals
 from evalkit.store.reading.index import RunIndex, read_index
 from evalkit.store.reading.totals import CellTotals, joined, rate
-from evalkit.store.reading.unmetered import Unmetered
+from evalkit.store.reading.unmetered import UnmeteredReplies
 from tests.support.handmade_logs import append, begin, compact, discard
 from tests.support.log_contents import FIELDS, TOKENS, in_effect, state_of
 from tests.support.log_rows import a_charge, a_step, rounds
@@ -162,7 +162,7 @@ def test_a_step_that_is_missing_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_without_replies_has_nothing_unmetered(tmp_path: Path) -> None:
-    assert read_index(tmp_path).unmetered == Unmetered()
+    assert read_index(tmp_path).unmetered == UnmeteredReplies()
 
 
 def test_spells_of_two_cells_that_send_at_once_count_once() -> None:

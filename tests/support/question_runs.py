@@ -5,7 +5,7 @@ from pathlib import Path
 import orjson
 
 from evalkit.cli.make.generate import parse_parameters
-from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.freezing.freeze import ResolvedSweep
 from evalkit.envs.table import ENVIRONMENTS
 from tests.support.small_sweeps import resolved
 
@@ -29,7 +29,7 @@ def asking(
     agents: tuple[str, ...] = POLICIES,
     served: bool = False,
     before: str = "",
-) -> Resolved:
+) -> ResolvedSweep:
     """A sweep of policies, in this process or served, with this table; None: it asks nothing."""
     asked = "" if decide is None else f"[decide]\n{decide}\n"
     agent = 'name = "{0}"\nprovider = "simulated"\nmodel = "{0}"\n' if served else 'policy = "{0}"\n'

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from evalkit.engine.freezing.freeze import Resolved, resolve
+from evalkit.engine.freezing.freeze import ResolvedSweep, resolve
 from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
 from evalkit.playing.sweeps import run_sweep
@@ -91,7 +91,7 @@ class Refusing:
             await runner.cleanup()
 
 
-def sweep_of(folder: Path, url: str, text: str, agents: Mapping[str, AgentFn] = {}) -> Resolved:
+def sweep_of(folder: Path, url: str, text: str, agents: Mapping[str, AgentFn] = {}) -> ResolvedSweep:
     """The sweep of this text, with `url` as the provider `acme`."""
     (folder / "providers").mkdir(exist_ok=True)
     (folder / "providers" / "acme.toml").write_text(PROVIDER.format(url=url))

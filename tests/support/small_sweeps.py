@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from evalkit.engine.freezing.freeze import Resolved, resolve
+from evalkit.engine.freezing.freeze import ResolvedSweep, resolve
 from evalkit.spec.sweep import read_sweep
 
 TWO_POLICIES = """
@@ -28,7 +28,7 @@ instances = ["dining-0004"]
 """
 
 
-def resolved(tmp_path: Path, text: str = TWO_POLICIES, name: str = "mine") -> Resolved:
+def resolved(tmp_path: Path, text: str = TWO_POLICIES, name: str = "mine") -> ResolvedSweep:
     """The sweep that a spec's text describes."""
     path = tmp_path / f"{name}.toml"
     path.write_text(text)

@@ -10,7 +10,7 @@ from unittest import mock
 
 import orjson
 
-from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.freezing.freeze import ResolvedSweep
 from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.view import View
@@ -64,7 +64,7 @@ def _nothing(run: SpreadRun) -> None:
 
 
 def play(
-    resolved: Resolved,
+    resolved: ResolvedSweep,
     directory: Path,
     *,
     workers: int = 2,
@@ -80,7 +80,7 @@ def play(
 
 
 async def _play(
-    resolved: Resolved,
+    resolved: ResolvedSweep,
     directory: Path,
     workers: int,
     simulate: dict[str, Any],

@@ -7,7 +7,7 @@ import orjson
 
 from evalkit.wire.dialect import Dialect
 from evalkit.wire.http import HttpResponse
-from evalkit.wire.streams import Assembled, ReplyStream
+from evalkit.wire.streams import ReplyStream, StreamedBody
 from evalkit.wire.table import DIALECTS
 
 Event = tuple[str, bytes]
@@ -163,7 +163,7 @@ def streamed(dialect: str, body: Any, cut: Cut = whole, **how: Any) -> bytes:
     return sse(EVENTS[dialect](body, cut), **how)
 
 
-def assembled(dialect: Dialect | str, pieces: Sequence[bytes], *, cap: int = 2**20, **end: Any) -> Assembled:
+def assembled(dialect: Dialect | str, pieces: Sequence[bytes], *, cap: int = 2**20, **end: Any) -> StreamedBody:
     """What pieces of a stream come to."""
     dialect = DIALECTS[dialect] if isinstance(dialect, str) else dialect
     assert dialect.stream is not None
@@ -175,6 +175,6 @@ def assembled(dialect: Dialect | str, pieces: Sequence[bytes], *, cap: int = 2**
     return stream.end(**end)
 
 
-def response_of(came: Assembled) -> HttpResponse:
+def response_of(came: StreamedBody) -> HttpResponse:
     """The response that the transport makes of it."""
     return HttpResponse(status=came.status, headers={}, body=came.body, failure=came.failure, detail=came.detail)

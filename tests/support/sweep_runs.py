@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.freezing.freeze import ResolvedSweep
 from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
 from evalkit.money import PicoUsd
@@ -41,13 +41,13 @@ def served(*, replicates: int = 1, width: int = 8, periods: int = 4, more: str =
     return SERVED.format(replicates=replicates, width=width, periods=periods, more=more)
 
 
-def go(resolved: Resolved, directory: Path, **options: Any) -> RunOutcome:
+def go(resolved: ResolvedSweep, directory: Path, **options: Any) -> RunOutcome:
     """Run a sweep whose agents are played in this process."""
     return asyncio.run(run_sweep(resolved, RunOptions(directory=directory, **options), lambda view: None))
 
 
 def go_served(
-    resolved: Resolved, directory: Path, simulate: dict[str, Any] | None = None, **options: Any
+    resolved: ResolvedSweep, directory: Path, simulate: dict[str, Any] | None = None, **options: Any
 ) -> tuple[RunOutcome, Double]:
     """Run a sweep whose provider is simulated on this loop; also gives the provider as it stood at the end."""
 
@@ -66,6 +66,6 @@ def go_served(
     return asyncio.run(both())
 
 
-def with_budget(resolved: Resolved, pico_usd: int) -> Resolved:
+def with_budget(resolved: ResolvedSweep, pico_usd: int) -> ResolvedSweep:
     """The sweep under another budget."""
     return replace(resolved, sweep=replace(resolved.sweep, budget=PicoUsd(pico_usd)))

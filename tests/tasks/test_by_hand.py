@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from evalkit.errors import UsageError
-from evalkit.tasks.by_hand import HandChecked, agreement, drawn, kappa, read_sheet, sheet
+from evalkit.tasks.by_hand import HandCheck, agreement, drawn, kappa, read_sheet, sheet
 
 COLOURS = ("red", "pale_blue")
 ITEMS = [
-    HandChecked(
+    HandCheck(
         id=f"i{place}",
         stratum="few" if place < 3 else "many",
         text=f"=text {place}",

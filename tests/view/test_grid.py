@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from evalkit.report.tables import Column, Table
-from evalkit.view.grid import RANGE_WIDTH, Ordered, grid
+from evalkit.view.grid import RANGE_WIDTH, RowOrder, grid
 from evalkit.view.render import Frame, environment, json_inside, offline_policy, render
 
 TABLE = Table(
@@ -87,7 +87,7 @@ def test_a_page_in_one_file_allows_only_its_own_scripts() -> None:
 
 def test_a_head_orders_by_its_column_and_then_the_other_way_round() -> None:
     number, name = Column(key="cost", title="Cost", kind="usd"), Column(key="agent", title="Agent")
-    orders = {order: Ordered(order=order, address=lambda to: f"?order={to}") for order in ("", "cost", "-cost")}
+    orders = {order: RowOrder(order=order, address=lambda to: f"?order={to}") for order in ("", "cost", "-cost")}
     assert [(orders[order].head(number).href, orders[order].head(number).sort) for order in orders] == [
         ("?order=-cost", ""),
         ("?order=-cost", "ascending"),

@@ -16,7 +16,7 @@ from evalkit.engine.loop import finish
 from evalkit.errors import UsageError
 from evalkit.files import write_whole
 from evalkit.gating.baseline import paired, read_baseline
-from evalkit.gating.gate import Gated, play_gate
+from evalkit.gating.gate import GateOutcome, play_gate
 from evalkit.playing.call import call_of
 from evalkit.store.bucket import place_of
 
@@ -60,7 +60,7 @@ def gate(args: argparse.Namespace) -> int:
     return gated.exit_code
 
 
-def _tell(gated: Gated, args: argparse.Namespace) -> None:
+def _tell(gated: GateOutcome, args: argparse.Namespace) -> None:
     if args.json:
         import orjson
 
@@ -85,7 +85,7 @@ def _tell(gated: Gated, args: argparse.Namespace) -> None:
     print(visible(gated.sentence) + f" This counts as {counts}." * (gated.verdict == "undecided" != counts))
 
 
-def _write(gated: Gated, args: argparse.Namespace) -> None:
+def _write(gated: GateOutcome, args: argparse.Namespace) -> None:
     """The files that were asked for; a failure is told and changes no exit code."""
     from evalkit.gating.told import gate_markdown, junit
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from evalkit.cli.choosing import choice_of, program, sweep_of
 from evalkit.cli.pipes import unread
-from evalkit.engine.freezing.freeze import Resolved, resolve
+from evalkit.engine.freezing.freeze import ResolvedSweep, resolve
 from evalkit.engine.outcome import COMPLETE, INCOMPLETE, INTERRUPTED, REFUSED, RunOutcome
 from evalkit.errors import EvalkitError, RunError, UsageError
 from evalkit.files import write_whole
@@ -60,7 +60,9 @@ def nightly(args: argparse.Namespace) -> int:
         return _play(args, resolved, folder, rule, hook)
 
 
-def _play(args: argparse.Namespace, resolved: Resolved, folder: Path, rule: Rule, hook: Sequence[str] | None) -> int:
+def _play(
+    args: argparse.Namespace, resolved: ResolvedSweep, folder: Path, rule: Rule, hook: Sequence[str] | None
+) -> int:
     from evalkit.cli.display import display
     from evalkit.cli.play.run import announce
     from evalkit.engine.loop import run_loop
@@ -117,7 +119,9 @@ def _summary(record: NightRecord, outcome: RunOutcome) -> str:
     )
 
 
-def _without_playing(args: argparse.Namespace, resolved: Resolved | None, name: str, folder: Path, rule: Rule) -> int:
+def _without_playing(
+    args: argparse.Namespace, resolved: ResolvedSweep | None, name: str, folder: Path, rule: Rule
+) -> int:
     """`--look`, `--rebuild`, `--accept`: no requests are sent."""
     if args.look:  # allowed while a night is played
         history = read_history(folder)
@@ -155,7 +159,7 @@ def _refuse_nothing(args: argparse.Namespace, folder: Path) -> NoReturn:
     raise RunError(f"{folder} has no night that was played. Play one: {program()} nightly {shlex.quote(args.sweep)}")
 
 
-def _accept(words: list[str], resolved: Resolved, folder: Path, last: NightRecord) -> str:
+def _accept(words: list[str], resolved: ResolvedSweep, folder: Path, last: NightRecord) -> str:
     choice = choice_of([] if words == ["all"] else words, resolved.manifest, "--accept")
     suites = {suite.name for suite in resolved.manifest.suites.values() if choice.takes_suite(suite)}
     cells = [

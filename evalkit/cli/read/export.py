@@ -11,7 +11,7 @@ from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 from evalkit.frozen.manifests import read_manifest
 from evalkit.playing.specs import run_directory
-from evalkit.report.exports.episodes import Chosen, choose, write_sheets
+from evalkit.report.exports.episodes import ExportChoice, choose, write_sheets
 from evalkit.text import many
 
 
@@ -48,7 +48,7 @@ class Exporter:
     """What `--format` calls it."""
     help: str
     """What it makes, in a line."""
-    write: Callable[[Chosen, Path], int]
+    write: Callable[[ExportChoice, Path], int]
     """(what is chosen of a run, `--out`) -> how many episodes this evalkit does not reproduce. What it writes must
     not exist yet, and is there whole or not at all (`store/folder.py`). Raises UsageError, StorageError,
     CorruptLogError."""
@@ -56,24 +56,24 @@ class Exporter:
     """Whether it holds all of a run, also what is not ended or void; then no part of it can be chosen."""
 
 
-def _jsonl(chosen: Chosen, out: Path) -> int:
+def _jsonl(chosen: ExportChoice, out: Path) -> int:
     from evalkit.report.exports.chats import write_transcripts
 
     return write_transcripts(chosen, ENVIRONMENTS, out)
 
 
-def _inspect(chosen: Chosen, out: Path) -> int:
+def _inspect(chosen: ExportChoice, out: Path) -> int:
     from evalkit.report.exports.inspect_log import write_inspect
 
     return write_inspect(chosen, ENVIRONMENTS, out)
 
 
-def _csv(chosen: Chosen, out: Path) -> int:
+def _csv(chosen: ExportChoice, out: Path) -> int:
     write_sheets(chosen, out)
     return 0
 
 
-def _archive(chosen: Chosen, out: Path) -> int:
+def _archive(chosen: ExportChoice, out: Path) -> int:
     from evalkit.report.exports.archive import write_archive
 
     return write_archive(chosen, out)

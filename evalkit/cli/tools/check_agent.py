@@ -67,7 +67,7 @@ class _MemoryLog:
         self.details.append(f"{facts.get('why', kind)}: {facts.get('detail', '')}")
 
 
-class _Shuffled(PolicyAsker):
+class _ShuffledPolicy(PolicyAsker):
     """A policy whose replies take differently long in each life."""
 
     life = 0
@@ -107,7 +107,7 @@ async def _life(
     def make(role: str, settings: Mapping[str, Any]) -> PolicyAsker:
         name = policies[role]
         policy = player(name, cell.env.name, instance=episode.instance)
-        asker = _Shuffled(name, policy, cell.sampling.with_overrides(settings))
+        asker = _ShuffledPolicy(name, policy, cell.sampling.with_overrides(settings))
         asker.life = life
         return asker
 

@@ -27,7 +27,7 @@ NAMED = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inspected:
+class InspectedEntry:
     """One entry, looked at."""
 
     plugin: Plugin
@@ -49,16 +49,16 @@ class Inspected:
         }
 
 
-def inspect_plugins() -> list[Inspected]:
+def inspect_plugins() -> list[InspectedEntry]:
     """All entries of all groups, those of groups that there are not last."""
     inspected = [_inspected(plugin) for group in GROUPS for plugin in installed(group)]
     for plugin in strangers():
         problem = f"There is no group evalkit.{plugin.group}.{nearest(plugin.group, GROUPS)}"
-        inspected.append(Inspected(plugin=plugin, offers="", problems=(problem,)))
+        inspected.append(InspectedEntry(plugin=plugin, offers="", problems=(problem,)))
     return inspected
 
 
-def _inspected(plugin: Plugin) -> Inspected:
+def _inspected(plugin: Plugin) -> InspectedEntry:
     """An entry, loaded under the name that is its own even where another package claims it too."""
     problems = list(_name_problems(plugin))
     offers = ""
@@ -67,7 +67,7 @@ def _inspected(plugin: Plugin) -> Inspected:
         problems += more
     except (EvalkitError, AssertionError) as flaw:
         problems.append(str(flaw))
-    return Inspected(plugin=plugin, offers=offers, problems=tuple(dict.fromkeys(problems)))
+    return InspectedEntry(plugin=plugin, offers=offers, problems=tuple(dict.fromkeys(problems)))
 
 
 def _name_problems(plugin: Plugin) -> Iterator[str]:
@@ -197,7 +197,7 @@ def plugins(args: argparse.Namespace) -> int:
     return WRONG if any(entry.problems for entry in inspected) or any(one.brings for one in hidden) else 0
 
 
-def _print(inspected: list[Inspected], hidden: Sequence[Unread]) -> None:
+def _print(inspected: list[InspectedEntry], hidden: Sequence[Unread]) -> None:
     if not inspected:
         print(f"No plug-in is installed. `{program()} new --plugin DIR` writes one to start from.")
     room = max((len(entry.plugin.name) for entry in inspected), default=0) + 2
@@ -216,5 +216,5 @@ def _print(inspected: list[Inspected], hidden: Sequence[Unread]) -> None:
         print(f"could not be read: {visible(one.package)}: {visible(one.why)}{lost}")
 
 
-def _package(entry: Inspected) -> str:
+def _package(entry: InspectedEntry) -> str:
     return f"{entry.plugin.package} {entry.plugin.version}"

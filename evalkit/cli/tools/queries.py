@@ -11,8 +11,8 @@ from evalkit.cli.choosing import program, tell_next
 from evalkit.errors import RunError, UsageError
 from evalkit.files import new_file, write_new
 from evalkit.playing.specs import run_directory
-from evalkit.tasks.by_hand import HandChecked, agreement, drawn, read_sheet, sheet
-from evalkit.tasks.record import Applied, Line, with_queries
+from evalkit.tasks.by_hand import HandCheck, agreement, drawn, read_sheet, sheet
+from evalkit.tasks.record import AppliedSuite, Line, with_queries
 from evalkit.tasks.suites import (
     answered_suite,
     asked_about,
@@ -108,7 +108,7 @@ def agree(args: argparse.Namespace) -> int:
     return 0
 
 
-def _checked(of: str, judged: str | None = None) -> Sequence[HandChecked]:
+def _checked(of: str, judged: str | None = None) -> Sequence[HandCheck]:
     try:
         run = run_directory(of)
     except RunError:
@@ -118,7 +118,7 @@ def _checked(of: str, judged: str | None = None) -> Sequence[HandChecked]:
     return checked_by_hand(of, run, run_directory(judged) if judged else None)
 
 
-def _tell(out: Path, lines: Sequence[Line], applied: Applied, total: int) -> int:
+def _tell(out: Path, lines: Sequence[Line], applied: AppliedSuite, total: int) -> int:
     write_new(out, suite_text(lines))
     print(f"Wrote {len(lines):,} of {total:,} queries to {out}.")
     for line in _counts(applied):
@@ -126,7 +126,7 @@ def _tell(out: Path, lines: Sequence[Line], applied: Applied, total: int) -> int
     return 0
 
 
-def _counts(applied: Applied) -> Iterable[str]:
+def _counts(applied: AppliedSuite) -> Iterable[str]:
     for ids, what in (
         (applied.dropped, "omitted: their wishes conflict"),
         (applied.unanswered, "omitted: no readable answer"),

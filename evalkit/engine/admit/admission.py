@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from evalkit.client.budget import BudgetStats
 from evalkit.client.budget_state import Ceiling
-from evalkit.engine.admit.backlogs import Came, Flight, LaneBacklog, Learning, Place, ToldProgress
+from evalkit.engine.admit.backlogs import Came, Flight, LaneBacklog, LearningQueue, Place, ToldProgress
 from evalkit.engine.episode import NOT_ENDED, TOO_LARGE
 from evalkit.engine.forecast import SPREAD, Forecast
 from evalkit.engine.universe import PlannedEpisode
@@ -54,7 +54,7 @@ class Admission:
         self._bounds: dict[tuple[str, str, str], int] = {}
         self._flights: dict[str, Flight] = {}
         self._round: deque[str] = deque()
-        self._cells: dict[Place, Learning] = {}
+        self._cells: dict[Place, LearningQueue] = {}
         self._rest = defaultdict[str, float](float)
         """By agent: predicted pico-dollars to finish its episodes in flight."""
         self._flying = 0.0
@@ -207,7 +207,7 @@ class Admission:
         cell_key, rest = episode.cell_key, self._whole(backlog, episode)
         begun = backlog.begun.pop(episode.id, None)
         _, cost, requests = begun or (cell_key, 0, 0)
-        learning = self._cells.setdefault(cell_key, Learning())
+        learning = self._cells.setdefault(cell_key, LearningQueue())
         if not self.forecast.proven(*cell_key):
             self._unproven.add(cell_key)
         flight = self._flights[episode.id] = Flight(

@@ -124,7 +124,7 @@ class LaneBacklog:
 
 
 @dataclass(slots=True)
-class Learning:
+class LearningQueue:
     """A cell's ended episodes that wait for one that was admitted before them: short ones end first, and would make the
     others look cheaper than they are."""
 

@@ -13,7 +13,7 @@ from typing import Any
 from evalkit.engine.agents.roles import RoleAskers
 from evalkit.engine.agents.seat import EpisodeSeat
 from evalkit.engine.episode import ActiveEpisode, LaneContext, Player, leave_refused
-from evalkit.errors import QUIT, AgentError, AgentFailed, AskRefused, Diverged
+from evalkit.errors import QUIT, AgentDiverged, AgentError, AgentFailed, AskRefused
 
 CANCELS = 100
 """How often a task that catches its cancellation is cancelled before it is left alone."""
@@ -59,7 +59,7 @@ async def play_code(role_askers: RoleAskers, active: ActiveEpisode, context: Lan
     if active.position.ending:
         return active.position.ending
     if len(active.rows) > active.position.step:
-        raise Diverged(f"its code returned at step {active.position.step}; the log goes on.")
+        raise AgentDiverged(f"its code returned at step {active.position.step}; the log goes on.")
     return await leave_refused(active, why.kind, str(why), context, asks=seat.asks_logged(seat.step))
 
 

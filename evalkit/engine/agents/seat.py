@@ -23,10 +23,10 @@ from evalkit.engine.episode import ActiveEpisode, LaneContext, breathe, step_rec
 from evalkit.envs.replay import Turn, advance
 from evalkit.errors import (
     ASK_LIMIT,
+    AgentDiverged,
     AgentError,
     AgentStopped,
     AskRefused,
-    Diverged,
     EpisodeRefused,
     EvalkitError,
     LaneClosed,
@@ -184,7 +184,7 @@ class EpisodeSeat:
         if step < len(active.rows):
             logged = active.rows[step]
             if turn.step_digest != logged.step_digest or turn.facts_bytes != logged.facts:
-                await self._leave(Diverged(f"its act at step {step} is not the one that the log has."))
+                await self._leave(AgentDiverged(f"its act at step {step} is not the one that the log has."))
         else:
             await self._log_act(answer, data, turn)
         self._root.begin(self._position.step)
@@ -249,7 +249,7 @@ class EpisodeSeat:
         self.asks_of_step += 1
         logged = self._active.asks.get((step, key, n))
         if logged is not None and logged.request_digest != digest:
-            await self._leave(Diverged(f"its request {key or 'main'}.{n} at step {step} is not the logged one."))
+            await self._leave(AgentDiverged(f"its request {key or 'main'}.{n} at step {step} is not the logged one."))
         if logged is not None and (step, key, n) not in self._active.again:
             await asyncio.sleep(0)  # as one that is sent, it lets the agent's other tasks begin, and other episodes run
             if logged.reply is None:
@@ -258,7 +258,9 @@ class EpisodeSeat:
             self.refused = None
             return decode_reply(logged.reply)
         if step < len(self._active.rows):
-            await self._leave(Diverged(f"at step {step} it asks {key or 'main'}.{n}, which the log does not have."))
+            await self._leave(
+                AgentDiverged(f"at step {step} it asks {key or 'main'}.{n}, which the log does not have.")
+            )
         ask = PlacedAsk(step=step, key=key, n=n, role=model, digest=digest)
         outcome = await self._landing(self._send(ask, self._question(ask, messages, tools), settings))
         if isinstance(outcome, AskRefused):

@@ -81,7 +81,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
+class ResolvedSweep:
     """A sweep whose every name has been found and checked."""
 
     sweep: Sweep
@@ -108,7 +108,7 @@ def endpoint_name(agent: str, role: str, roles: Iterable[str]) -> str:
     return agent if role == next(iter(roles), role) else f"{agent}{ROLE}{role}"
 
 
-def resolve(sweep: Sweep, frozen: Manifest | None = None) -> Resolved:
+def resolve(sweep: Sweep, frozen: Manifest | None = None) -> ResolvedSweep:
     """Read everything the sweep names. Raises UsageError for whatever cannot be run; writes nothing.
 
     `frozen`: the manifest of the run that is resumed, so that large suites need not be checked again.
@@ -141,7 +141,7 @@ def resolve(sweep: Sweep, frozen: Manifest | None = None) -> Resolved:
     twice = list(islice(shared(manifest), MOST_SHARED))
     if twice:
         raise UsageError(f"{sweep.source}: {'; '.join(twice)}.")
-    return Resolved(sweep=sweep, manifest=manifest, endpoints=endpoints)
+    return ResolvedSweep(sweep=sweep, manifest=manifest, endpoints=endpoints)
 
 
 @contextmanager
@@ -405,14 +405,14 @@ def lives_of(provider: Provider, model: Model) -> Mapping[str, CacheLife]:
     return {} if CACHE in model.quirks.refuses else DIALECTS[provider.dialect].caches
 
 
-def lane_limits(resolved: Resolved, lane: str) -> Limits:
+def lane_limits(resolved: ResolvedSweep, lane: str) -> Limits:
     """A lane's limits: the sweep's where it sets them, else the catalogue's."""
     if lane in resolved.sweep.limits:
         return resolved.sweep.limits[lane]
     return next((one.model.limits for one in resolved.endpoints.values() if one.lane == lane), Limits())
 
 
-def lane_shares(resolved: Resolved, endpoint: Endpoint) -> tuple[SharedLimits, ...]:
+def lane_shares(resolved: ResolvedSweep, endpoint: Endpoint) -> tuple[SharedLimits, ...]:
     """The limits that a model shares with all others of its provider: the sweep's word on the provider."""
     name = endpoint.provider.name
     limits = resolved.sweep.limits.get(name)

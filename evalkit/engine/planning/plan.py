@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from evalkit.client.request import writing
 from evalkit.engine.forecast import Forecast, asks_per_step, ranged
-from evalkit.engine.freezing.freeze import USUAL_CACHE, Resolved, endpoint_name, lane_shares, lives_of
+from evalkit.engine.freezing.freeze import USUAL_CACHE, ResolvedSweep, endpoint_name, lane_shares, lives_of
 from evalkit.engine.planning.answerable import question_plan
 from evalkit.engine.planning.planned import ITSELF, RATE, STAND_IN, THIS_PROCESS, CellPlan, LanePlan, Plan, QuestionPlan
 from evalkit.engine.resume import LoggedProgress
@@ -22,7 +22,7 @@ from evalkit.engine.stand_in import (
     ChatEncoding,
     PlayedCode,
     Sample,
-    Sampled,
+    SampledCell,
     TooLong,
     play_samples,
     price_of,
@@ -91,7 +91,7 @@ class PriorKnowledge:
     the sweep asks."""
 
 
-class _Remaining(NamedTuple):
+class _RemainingCell(NamedTuple):
     """The remaining part of a cell."""
 
     ended: int
@@ -154,7 +154,7 @@ class _PlayedAgent(NamedTuple):
         )
 
 
-def _agent_of(resolved: Resolved, cell: AgentSetup) -> _PlayedAgent:
+def _agent_of(resolved: ResolvedSweep, cell: AgentSetup) -> _PlayedAgent:
     """The models that play a cell, and the code that asks them."""
     agent = cell.agent
     if agent.code is None:
@@ -170,7 +170,7 @@ def _agent_of(resolved: Resolved, cell: AgentSetup) -> _PlayedAgent:
     )
 
 
-def _model_of(resolved: Resolved, cell: AgentSetup, agent: ManifestAgent, name: str) -> _PlayedModel:
+def _model_of(resolved: ResolvedSweep, cell: AgentSetup, agent: ManifestAgent, name: str) -> _PlayedModel:
     """The model behind an endpoint's name; of a policy in this process, one that costs nothing."""
     endpoint = resolved.endpoints.get(name)
     encoding = ChatEncoding(dialect=DIALECTS["openai_chat"])
@@ -185,7 +185,7 @@ def _model_of(resolved: Resolved, cell: AgentSetup, agent: ManifestAgent, name: 
 
 
 async def plan_sweep(
-    resolved: Resolved, choice: Choice, *, steps: float = STEPS, known: PriorKnowledge | None = None
+    resolved: ResolvedSweep, choice: Choice, *, steps: float = STEPS, known: PriorKnowledge | None = None
 ) -> Plan:
     """Play samples of the cells, about `steps` requests in all, and forecast the rest. Writes nothing."""
     known = known or PriorKnowledge()
@@ -193,7 +193,7 @@ async def plan_sweep(
     suites = [suite for suite in manifest.suites.values() if choice.takes_suite(suite)]
     agents = [agent for agent in manifest.agents.values() if not choice.agents or agent.name in choice.agents]
     pairs = [
-        Sampled(agent, suite, cell_of[agent.name, suite.environment])
+        SampledCell(agent, suite, cell_of[agent.name, suite.environment])
         for suite in suites
         for agent in agents
         if suite.environment in agent.packs
@@ -245,7 +245,7 @@ async def plan_sweep(
     )
 
 
-def _tiers(resolved: Resolved, plans: Sequence[CellPlan], known: PriorKnowledge) -> Iterator[TierOutlook]:
+def _tiers(resolved: ResolvedSweep, plans: Sequence[CellPlan], known: PriorKnowledge) -> Iterator[TierOutlook]:
     """By lane that goes by others than the standard tier: price and time by each of its tiers and by the standard one;
     and by the mixture, where there are several and a deadline. A cell's cost is that of the standard tier, or of the
     mixture that has served what has ended."""
@@ -288,7 +288,7 @@ def _priced_by_tiers(cell: CellPlan, tiers: Sequence[TierOutlook]) -> CellPlan:
 
 
 def _caches(
-    resolved: Resolved,
+    resolved: ResolvedSweep,
     plans: Sequence[CellPlan],
     samples: Mapping[Place, Sequence[Sample]],
     reply_s: Mapping[str, float],
@@ -324,7 +324,7 @@ def _prompts(sample: Sample, price: Price, *, lost: bool) -> float:
     return sample.scale * cost
 
 
-def _machine(resolved: Resolved, lanes: Sequence[LanePlan], simulated: set[str]) -> list[LanePlan]:
+def _machine(resolved: ResolvedSweep, lanes: Sequence[LanePlan], simulated: set[str]) -> list[LanePlan]:
     """The processors that all lanes share, as a lane of its own; nothing where lanes go at the rate so far."""
     busy = [lane for lane in lanes if lane.requests]
     if len(busy) < 2 or any(lane.bound == RATE for lane in busy):
@@ -336,7 +336,7 @@ def _machine(resolved: Resolved, lanes: Sequence[LanePlan], simulated: set[str])
     return [_lane("this machine", busy, bounds, tuple(lane.lane for lane in busy))]
 
 
-def _question(resolved: Resolved, plans: Sequence[CellPlan], known: PriorKnowledge) -> QuestionPlan | None:
+def _question(resolved: ResolvedSweep, plans: Sequence[CellPlan], known: PriorKnowledge) -> QuestionPlan | None:
     sweep = resolved.sweep
     if sweep.decide is None:
         return None
@@ -345,8 +345,8 @@ def _question(resolved: Resolved, plans: Sequence[CellPlan], known: PriorKnowled
 
 
 def _remaining(
-    manifest: Manifest, pairs: Sequence[Sampled], held: Mapping[str, LoggedProgress]
-) -> dict[Place, _Remaining]:
+    manifest: Manifest, pairs: Sequence[SampledCell], held: Mapping[str, LoggedProgress]
+) -> dict[Place, _RemainingCell]:
     """By place. By the suite's full name: a `Choice` of a base name would take its variants as well."""
     known: dict[Place, list[LoggedProgress]] = {}
     for episode in held.values():
@@ -358,12 +358,12 @@ def _remaining(
         begun = tuple(episode for episode in own if not episode.ended)
         total = len(pair.suite.instances) * manifest.replicates
         longest = max((episode.steps for episode in own), default=0)
-        remaining[pair.place] = _Remaining(len(own) - len(begun), total - len(own), begun, longest)
+        remaining[pair.place] = _RemainingCell(len(own) - len(begun), total - len(own), begun, longest)
     return remaining
 
 
 def _plan_cell(
-    pair: Sampled, remaining: _Remaining, samples: Sequence[Sample], begun: Begun, played: _PlayedAgent
+    pair: SampledCell, remaining: _RemainingCell, samples: Sequence[Sample], begun: Begun, played: _PlayedAgent
 ) -> CellPlan:
     agent, suite, forecast, place = pair.agent, pair.suite, begun.forecast, pair.place
     free, whole = not agent.provider, forecast.whole(*place)
@@ -406,7 +406,7 @@ def _plan_cell(
     )
 
 
-def _basis(pair: Sampled, begun: Begun) -> str:
+def _basis(pair: SampledCell, begun: Begun) -> str:
     """Where a cell's figures come from, in words."""
     ended, prior = begun.forecast.ended(*pair.place), begun.forecast.priors.get(pair.place)
     if not pair.agent.provider:
@@ -416,14 +416,14 @@ def _basis(pair: Sampled, begun: Begun) -> str:
     return ITSELF if prior is not None and prior.itself else STAND_IN
 
 
-def _exact(samples: Sequence[Sample], remaining: _Remaining, forecast: Forecast, place: Place) -> bool:
+def _exact(samples: Sequence[Sample], remaining: _RemainingCell, forecast: Forecast, place: Place) -> bool:
     """Whether all that is remaining was played, by the policy itself."""
     whole = len(samples) == remaining.fresh == remaining.left and not any(one.cut for one in samples)
     return whole and forecast.proven(*place)
 
 
 def _plan_lane(
-    resolved: Resolved, lane: str, plans: Sequence[CellPlan], reply_s: float, spent: int, rate: float | None
+    resolved: ResolvedSweep, lane: str, plans: Sequence[CellPlan], reply_s: float, spent: int, rate: float | None
 ) -> LanePlan:
     """`rate`: requests per second that the lane has had in the run; None: not known."""
     in_lane = [cell for cell in plans if cell.lane == lane]
@@ -441,7 +441,7 @@ def _plan_lane(
     return _lane(lane, in_lane, bounds)
 
 
-def _paced(resolved: Resolved, lane: str, plans: Sequence[CellPlan], reply_s: float) -> dict[str, float]:
+def _paced(resolved: ResolvedSweep, lane: str, plans: Sequence[CellPlan], reply_s: float) -> dict[str, float]:
     """Seconds that a lane's limits per minute, and its requests in flight, require."""
     in_lane = [cell for cell in plans if cell.lane == lane]
     requests = sum(cell.requests for cell in in_lane)
@@ -450,19 +450,19 @@ def _paced(resolved: Resolved, lane: str, plans: Sequence[CellPlan], reply_s: fl
     }
 
 
-def _width(resolved: Resolved, lane: str, in_lane: Sequence[CellPlan]) -> float:
+def _width(resolved: ResolvedSweep, lane: str, in_lane: Sequence[CellPlan]) -> float:
     """Requests that may be in flight."""
     most = _limits(resolved, lane).in_flight or math.inf
     return min(resolved.sweep.width, sum(cell.episodes for cell in in_lane), most)
 
 
-def _limits(resolved: Resolved, lane: str) -> Limits:
+def _limits(resolved: ResolvedSweep, lane: str) -> Limits:
     """Of all its servers together; none for policies in this process."""
     endpoint = next((one for one in resolved.endpoints.values() if one.lane == lane), None)
     return Limits() if endpoint is None else capacity(resolved, endpoint)
 
 
-def _in_flight(resolved: Resolved, plans: Sequence[CellPlan], spent: int) -> int | None:
+def _in_flight(resolved: ResolvedSweep, plans: Sequence[CellPlan], spent: int) -> int | None:
     """Requests that the budget allows in flight at once, in all lanes together; None: no bound."""
     dearest = max((cell.dearest for cell in plans if cell.episodes), default=0)
     if resolved.sweep.budget is None or not dearest:
@@ -470,7 +470,7 @@ def _in_flight(resolved: Resolved, plans: Sequence[CellPlan], spent: int) -> int
     return max(0, resolved.sweep.budget - spent) // dearest
 
 
-def _shared(resolved: Resolved, lanes: Sequence[LanePlan]) -> list[LanePlan]:
+def _shared(resolved: ResolvedSweep, lanes: Sequence[LanePlan]) -> list[LanePlan]:
     """Limits that lanes share, each as a lane of its own."""
     members: dict[str, tuple[Limits, dict[str, LanePlan]]] = {}
     of_lane = {lane.lane: lane for lane in lanes}

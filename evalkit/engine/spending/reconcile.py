@@ -138,7 +138,7 @@ def _refuse_in_part(books: Books, lane: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reconciled:
+class Reconciliation:
     """What a reconciliation did; pico-dollars."""
 
     before: int
@@ -148,7 +148,7 @@ class Reconciled:
     """Releases written."""
 
 
-async def reconcile(run: Path, lane: str | None, truth: int) -> Reconciled:
+async def reconcile(run: Path, lane: str | None, truth: int) -> Reconciliation:
     """Release what the provider's total, of one lane or of all, shows was not spent.
 
     Raises RunError if another process writes the run or one lane's total says too little, UsageError for a lane that
@@ -165,4 +165,4 @@ async def reconcile(run: Path, lane: str | None, truth: int) -> Reconciled:
         books.ledger += rows
         released = [row.amount for row in rows if row.kind == "release"]
         store.event("reconciled", releases=len(released), released_pico_usd=sum(released))
-    return Reconciled(before=before, after=books.spent, released=sum(released), rows=len(released))
+    return Reconciliation(before=before, after=books.spent, released=sum(released), rows=len(released))

@@ -19,7 +19,15 @@ from evalkit.envs.costbench.instances.line import PARAMETERS
 from evalkit.envs.costbench.instances.parameters import NAME
 from evalkit.envs.costbench.instances.suite import load
 from evalkit.envs.costbench.prompt import TEXT_CHOICES
-from evalkit.envs.environment import Described, Environment, GroupCount, InstanceSize, Presentation, Quantity, Texts
+from evalkit.envs.environment import (
+    Environment,
+    GroupCount,
+    InstanceSize,
+    Presentation,
+    Quantity,
+    SuiteDescription,
+    Texts,
+)
 
 Line = Mapping[str, Any]
 
@@ -52,7 +60,7 @@ def _of_split(split: str, lines: Sequence[Line]) -> int:
     return len({_identity(line) for line in lines if line.get("split", "test") == split})
 
 
-DESCRIBED = Described(
+DESCRIBED = SuiteDescription(
     quantities=(Quantity(title="Cheapest plan", unit="cost units", of=lambda line: line["optimum"] / 100),),
     tallies=(
         GroupCount(

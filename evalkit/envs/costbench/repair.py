@@ -26,7 +26,7 @@ _QUOTES = "\"'`"
 def read_call(text: str) -> dict[str, Any] | Refusal:
     """The arguments object of a call. Outcomes: `too_large`, `too_deep`, `not_json`, `not_object`."""
     decoded = _decoded(text, MOST_ROUNDS)
-    if not isinstance(decoded, _Broken):
+    if not isinstance(decoded, _BrokenText):
         return decoded
     for repaired in _repairs(decoded.text):
         again = _decoded(repaired, decoded.rounds)
@@ -36,7 +36,7 @@ def read_call(text: str) -> dict[str, Any] | Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class _Broken:
+class _BrokenText:
     """A text that is not JSON."""
 
     text: str
@@ -44,12 +44,12 @@ class _Broken:
     """How often texts within it may still be parsed."""
 
 
-def _decoded(text: str, rounds: int) -> dict[str, Any] | Refusal | _Broken:
+def _decoded(text: str, rounds: int) -> dict[str, Any] | Refusal | _BrokenText:
     """The object that the text holds, or a text in it, and so on."""
     while True:
         parsed = read_json(text)
         if isinstance(parsed, Refusal):
-            return _Broken(text, rounds) if parsed.outcome == "not_json" else parsed
+            return _BrokenText(text, rounds) if parsed.outcome == "not_json" else parsed
         if isinstance(parsed.value, dict):
             return parsed.value
         if not isinstance(parsed.value, str):

@@ -60,7 +60,7 @@ Swing = Annotated[int, Meta(ge=2, le=10_000)]
 StartAlpha = Annotated[float, Meta(ge=1e-3, le=1e3)]
 
 
-class Making(msgspec.Struct, frozen=True, kw_only=True):
+class MarketDraw(msgspec.Struct, frozen=True, kw_only=True):
     """What a market is drawn with."""
 
     products: Annotated[int, Meta(ge=1, le=MOST_PRODUCTS, description="products to price")] = 1
@@ -112,7 +112,7 @@ def groups_of(products: int) -> int:
     return (products + 3) // 4
 
 
-def reference_market(making: Making, seed: int) -> PricingMarket:
+def reference_market(making: MarketDraw, seed: int) -> PricingMarket:
     """The reference's instance. Of `making`, the number of groups and of periods say nothing here."""
     stream, n = RandomStateStream(seed), making.products
     start = [stream.uniform(making.alpha_low, making.alpha_high) for _ in range(n)]
@@ -142,7 +142,7 @@ def _reference_groups(stream: RandomStateStream, n: int, odds: float) -> list[in
             return groups
 
 
-def native_market(making: Making, seed: int) -> PricingMarket:
+def native_market(making: MarketDraw, seed: int) -> PricingMarket:
     """An instance of the native generator: each kind of figure drawn from a stream of its own, in product order."""
     n = making.products
     start = _uniforms(seed, "alphas", [(making.alpha_low, making.alpha_high)] * n)
@@ -162,7 +162,7 @@ def native_factor(seed: int) -> float:
     return _uniforms(seed, "factor", [FACTORS])[0]
 
 
-def _native_groups(making: Making, seed: int) -> list[int]:
+def _native_groups(making: MarketDraw, seed: int) -> list[int]:
     """Every group has a product; the others fall into the groups by a truncated geometric distribution."""
     wanted, falls = making.groups or groups_of(making.products), math.log1p(-making.group_odds)
     order = Stream(seed, "pricing", "groups", "first").permutation(making.products)
@@ -191,7 +191,7 @@ def _periodic_bounds(start: float, strength: float) -> tuple[float, float]:
 
 
 def _market(
-    making: Making, drawn: tuple[Sequence[float], ...], groups: Sequence[int], length: int, factor: float
+    making: MarketDraw, drawn: tuple[Sequence[float], ...], groups: Sequence[int], length: int, factor: float
 ) -> PricingMarket:
     start, costs, qualities, step = map(tuple, drawn)
     return PricingMarket(
@@ -245,7 +245,7 @@ _WRITTEN = (
 Alpha = Annotated[float, Meta(ge=1e-6, le=1e6)]
 
 
-class PricingInstance(Making, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PricingInstance(MarketDraw, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One pricing problem and how it is played: a suite's line, whose family is settled."""
 
     scored: (
@@ -281,9 +281,9 @@ class PricingInstance(Making, frozen=True, kw_only=True, forbid_unknown_fields=T
         return (self.periods + 1) // 2 if self.scored is None else self.scored
 
     @property
-    def making(self) -> Making:
+    def making(self) -> MarketDraw:
         """What the market is drawn with."""
-        return Making(**{name: getattr(self, name) for name in Making.__struct_fields__})
+        return MarketDraw(**{name: getattr(self, name) for name in MarketDraw.__struct_fields__})
 
 
 PARAMETERS = parameters_of(PricingInstance)
@@ -363,7 +363,7 @@ def _check_optimum(instance: PricingInstance, optimum: PricingOptimum) -> None:
 
 
 @lru_cache(maxsize=_MARKETS_KEPT)
-def _made_market(generator: str, making: Making, seed: int) -> PricingMarket:
+def _made_market(generator: str, making: MarketDraw, seed: int) -> PricingMarket:
     return (reference_market if generator == "reference" else native_market)(making, seed)
 
 

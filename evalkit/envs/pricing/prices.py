@@ -22,7 +22,7 @@ from evalkit.envs.arguments import Refusal, listed
 from evalkit.envs.environment import fill
 from evalkit.envs.pricing.demand import PricingMarket, profits, quantities
 from evalkit.envs.pricing.optimum import hint
-from evalkit.envs.rules import Accepted, PeriodsState
+from evalkit.envs.rules import AcceptedAction, PeriodsState
 
 MOST_PRICE = 1e15
 """Either way from 0. No alpha is so high that anything sells at this price, and figures stay of bounded length."""
@@ -63,7 +63,7 @@ class PricingWorld(msgspec.Struct, frozen=True, kw_only=True):
     """The prices set so far, as they were shown."""
 
 
-def submit(state: PeriodsState[PricingWorld], mapping: Mapping[Any, Any]) -> Accepted[PricingWorld] | Refusal:
+def submit(state: PeriodsState[PricingWorld], mapping: Mapping[Any, Any]) -> AcceptedAction[PricingWorld] | Refusal:
     """Judge a submitted mapping. Outcomes: those of `REFUSALS`, or an accepted action.
 
     The action's facts, each a list in product order: `prices` as they counted; `quantities` and `profits`, rounded to
@@ -77,7 +77,7 @@ def submit(state: PeriodsState[PricingWorld], mapping: Mapping[Any, Any]) -> Acc
     sold = quantities(market, alphas, prices)
     exact = prices, sold, profits(market, alphas, prices, sold)
     shown, sold, earned = (_rounded(values) for values in exact)
-    return Accepted(
+    return AcceptedAction(
         world=replace(state.world, seen=state.world.seen.insert(shown)),
         facts={
             "prices": list(prices),

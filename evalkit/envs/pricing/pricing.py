@@ -8,7 +8,7 @@ from math import fsum
 
 from evalkit.dialogue import Sampling
 from evalkit.envs import periods, rules
-from evalkit.envs.environment import Described, Environment, Facts, Kit, Presentation, Quantity, Score
+from evalkit.envs.environment import Environment, Facts, Kit, Presentation, Quantity, Score, SuiteDescription
 from evalkit.envs.periods import NO_ACTION, RESTART
 from evalkit.envs.pricing import instance, prices
 from evalkit.envs.pricing.instance import PricingInstance, optimum_of
@@ -99,7 +99,7 @@ def start(target: PricingInstance, kit: Kit) -> rules.PeriodsState[PricingWorld]
     return rules.PeriodsState(setting=setting, world=PricingWorld(market=market, hinted=target.hint))
 
 
-DESCRIBED = Described(
+DESCRIBED = SuiteDescription(
     quantities=(
         Quantity(title="Best prices", unit="profit a period", of=lambda line: line["optimum"]["profit"]),
         Quantity(title="Their markup", unit="times alpha", of=lambda line: line["optimum"]["markup"]),

@@ -17,7 +17,7 @@ from evalkit.compiled import Kernels
 from evalkit.envs.procurement import branch
 from evalkit.envs.procurement.branch import TOLERANCE, Stack
 from evalkit.envs.procurement.explicit import MOST_QUANTITY
-from evalkit.envs.procurement.generate import DIFFICULTIES, Made, reference_market
+from evalkit.envs.procurement.generate import DIFFICULTIES, MadeMarket, reference_market
 from evalkit.envs.procurement.improve import PlanScratch
 from evalkit.envs.procurement.least import best_least
 from evalkit.envs.procurement.market import (
@@ -310,7 +310,7 @@ class Best(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return int(self.digits)
 
 
-def made_best(made: Made) -> Best:
+def made_best(made: MadeMarket) -> Best:
     """The best plan of a market, solved for."""
     market = made.market
     useful = is_feasible(market, made.start) and product(market, made.start) > 0

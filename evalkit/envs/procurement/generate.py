@@ -100,7 +100,7 @@ N40K5 = _shape(5, 40, 0.1, 0.1, 20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class MadeMarket:
     """A market and the plan its budget was made from."""
 
     market: ProcurementMarket
@@ -123,7 +123,7 @@ class GeneratorDraws(Protocol):
         """Number of trials up to the first success, from 1."""
 
 
-class _Keyed:
+class _KeyedDraws:
     """Draws from a stream of one place."""
 
     __slots__ = ("_stream",)
@@ -145,7 +145,7 @@ class _Keyed:
         return 1 if p == 1 else max(1, math.ceil(math.log1p(-u) / math.log1p(-p)))
 
 
-def reference_market(shape: Shape, seed: int, slack: float | None = None, budget: int | None = None) -> Made:
+def reference_market(shape: Shape, seed: int, slack: float | None = None, budget: int | None = None) -> MadeMarket:
     """The reference's market of a seed (0 to 2**32 - 1). See `_closed` for slack and budget."""
     draws = RandomStateStream(seed)
     effectiveness = _effectiveness(shape, draws)
@@ -163,18 +163,18 @@ def reference_market(shape: Shape, seed: int, slack: float | None = None, budget
     return _closed(shape, effectiveness, deals, start, drawn, budget)
 
 
-def native_market(shape: Shape, seed: int, slack: float | None = None, budget: int | None = None) -> Made:
+def native_market(shape: Shape, seed: int, slack: float | None = None, budget: int | None = None) -> MadeMarket:
     """A market of the native generator: each deal's draws keyed by its place."""
-    effectiveness = _effectiveness(shape, _Keyed(seed, "effectiveness"))
-    anchors = _anchors(shape, _Keyed(seed, "anchors"))
+    effectiveness = _effectiveness(shape, _KeyedDraws(seed, "effectiveness"))
+    anchors = _anchors(shape, _KeyedDraws(seed, "anchors"))
     deals, among = [], shape.kinds
     for index, anchor in enumerate(anchors):
-        draws = _Keyed(seed, "deal", index)
+        draws = _KeyedDraws(seed, "deal", index)
         kind = among[draws.below(len(among))]
         contents = _contents(shape, draws, anchor, draws.geometric(shape.p_items))
         deals.append(_deal(shape, index, kind, contents, draws))
-    start = _start(shape, deals, _Keyed(seed, "budget"))
-    drawn = _Keyed(seed, "slack").uniform(0.0, 1.0) if slack is None else slack
+    start = _start(shape, deals, _KeyedDraws(seed, "budget"))
+    drawn = _KeyedDraws(seed, "slack").uniform(0.0, 1.0) if slack is None else slack
     return _closed(shape, effectiveness, tuple(deals), start, drawn, budget)
 
 
@@ -250,11 +250,11 @@ def _closed(
     start: Quantities,
     slack: float,
     budget: int | None,
-) -> Made:
+) -> MadeMarket:
     """The market with its budget: the given one in cents, or what the plan costs plus the slack, rounded to cents."""
     categories = item_ids(shape.categories, shape.products // shape.categories)
     free = ProcurementMarket(categories=categories, effectiveness=effectiveness, deals=deals, budget=0)
     if budget is None:
         budget = plan_cost(free, start) + round(round(slack, 2) * 100)
     market = replace(free, budget=budget, aggregate=shape.aggregate)
-    return Made(market=market, start=start)
+    return MadeMarket(market=market, start=start)

@@ -40,7 +40,7 @@ from evalkit.envs.procurement.explicit import (
     read_money,
     write_market,
 )
-from evalkit.envs.procurement.generate import Made, Shape, native_market, reference_market
+from evalkit.envs.procurement.generate import MadeMarket, Shape, native_market, reference_market
 from evalkit.envs.procurement.market import PRODUCT, market_digest
 from evalkit.errors import UsageError, WeakInstanceError
 
@@ -162,7 +162,7 @@ def optimum_of(instance: ProcurementInstance) -> Best:
     return instance.optimum
 
 
-def market_of(instance: ProcurementInstance) -> Made:
+def market_of(instance: ProcurementInstance) -> MadeMarket:
     """The instance's market and the plan its budget was made from (of no use where it was not).
 
     Raises UsageError if the line's digest or optimum is not that of the market made.
@@ -176,11 +176,11 @@ def market_of(instance: ProcurementInstance) -> Made:
 
 
 @lru_cache(maxsize=_MARKETS_KEPT)
-def _made(problem: ProcurementInstance) -> tuple[Made, str]:
+def _made(problem: ProcurementInstance) -> tuple[MadeMarket, str]:
     """The market and its digest."""
     if problem.items and problem.menu:
         market = replace(read_market(problem.items, problem.menu, problem.cents or 0), aggregate=problem.aggregate)
-        made = Made(market=market, start=(0,) * len(market.deals))
+        made = MadeMarket(market=market, start=(0,) * len(market.deals))
     else:
         make = reference_market if problem.generator == "reference" else native_market
         made = make(problem, problem.seed, problem.slack, problem.cents)

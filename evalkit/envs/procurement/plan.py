@@ -33,7 +33,7 @@ from evalkit.envs.procurement.market import (
     totals,
     workers_of,
 )
-from evalkit.envs.rules import Accepted, PeriodsState
+from evalkit.envs.rules import AcceptedAction, PeriodsState
 
 # The menu as an agent reads it: a line a deal, with its price and what a unit of it holds.
 #
@@ -125,7 +125,9 @@ class ProcurementWorld(msgspec.Struct, frozen=True, kw_only=True):
     """Digests of how they were written."""
 
 
-def submit(state: PeriodsState[ProcurementWorld], mapping: Mapping[Any, Any]) -> Accepted[ProcurementWorld] | Refusal:
+def submit(
+    state: PeriodsState[ProcurementWorld], mapping: Mapping[Any, Any]
+) -> AcceptedAction[ProcurementWorld] | Refusal:
     """Judge a submitted mapping. Outcomes: those of `REFUSALS`, or an accepted action.
 
     The action's facts: `feasible`; `reasons` why it is not, each an object with `reason`; `cost` in cents; `totals` by
@@ -154,7 +156,7 @@ def submit(state: PeriodsState[ProcurementWorld], mapping: Mapping[Any, Any]) ->
         "repeat": bought in world.seen,
         "repeat_text": written in world.written,
     }
-    return Accepted(
+    return AcceptedAction(
         world=replace(world, seen=world.seen.insert(bought), written=world.written.insert(written)),
         facts=facts,
         history=_history(state, plan, facts),

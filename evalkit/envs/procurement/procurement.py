@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from evalkit.dialogue import Sampling
 from evalkit.envs import periods, rules
-from evalkit.envs.environment import ActionShare, Described, Environment, Kit, Presentation, Quantity, fill
+from evalkit.envs.environment import ActionShare, Environment, Kit, Presentation, Quantity, SuiteDescription, fill
 from evalkit.envs.procurement import instance, plan, score
 from evalkit.envs.procurement.instance import ProcurementInstance
 from evalkit.envs.procurement.plan import ProcurementWorld, menu_text
@@ -59,7 +59,7 @@ def _telling(kit: Kit, number: int) -> Kit:
     return replace(kit, pack=replace(kit.pack, texts={**texts, "system": fill(texts["system"], periods=number)}))
 
 
-DESCRIBED = Described(
+DESCRIBED = SuiteDescription(
     quantities=(
         Quantity(title="Best plan", unit="workers supported", of=lambda line: line["optimum"]["workers"]),
         Quantity(title="Its cost", unit="currency", of=lambda line: line["optimum"]["cost"] / 100),

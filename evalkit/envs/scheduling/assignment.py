@@ -17,8 +17,8 @@ from evalkit.dialogue import as_dataclass
 from evalkit.envs.arguments import Refusal, listed
 from evalkit.envs.environment import fill
 from evalkit.envs.mersenne import RandomStateSnapshot, RandomStateStream
-from evalkit.envs.rules import Accepted, PeriodsState
-from evalkit.envs.scheduling.market import Blocking, SchedulingMarket, blocking
+from evalkit.envs.rules import AcceptedAction, PeriodsState
+from evalkit.envs.scheduling.market import BlockingPairs, SchedulingMarket, blocking
 from evalkit.seeds import Stream
 
 STABLE = "stable"
@@ -56,7 +56,9 @@ class SchedulingWorld(msgspec.Struct, frozen=True, kw_only=True):
     """What was shown of each matching submitted so far."""
 
 
-def submit(state: PeriodsState[SchedulingWorld], mapping: Mapping[Any, Any]) -> Accepted[SchedulingWorld] | Refusal:
+def submit(
+    state: PeriodsState[SchedulingWorld], mapping: Mapping[Any, Any]
+) -> AcceptedAction[SchedulingWorld] | Refusal:
     """Judge a submitted mapping. Outcomes: those of `REFUSALS`, or an accepted action.
 
     The action's facts: `blocking`, how many pairs block it; `shown`, the pairs shown, as ids; `repeat`, whether the
@@ -70,7 +72,7 @@ def submit(state: PeriodsState[SchedulingWorld], mapping: Mapping[Any, Any]) -> 
     before = state.world.seen.get(matching)
     world, shown = _feedback(state.world, matching, blocking_pairs) if before is None else (state.world, before)
     workers, tasks = market.workers, market.tasks
-    return Accepted(
+    return AcceptedAction(
         world=world,
         facts={
             "blocking": blocking_pairs.count,
@@ -100,7 +102,7 @@ def read_assignment(market: SchedulingMarket, mapping: Mapping[Any, Any]) -> tup
 
 
 def _feedback(
-    world: SchedulingWorld, matching: tuple[int, ...], blocking_pairs: Blocking
+    world: SchedulingWorld, matching: tuple[int, ...], blocking_pairs: BlockingPairs
 ) -> tuple[SchedulingWorld, tuple[Pair, ...]]:
     """The pairs shown of a matching that is new: all if they are at most k, else k of them.
 

@@ -128,7 +128,7 @@ def expected_denominator(n: int) -> int:
     return n * (n - 1) or 1
 
 
-class Blocking:
+class BlockingPairs:
     """The blocking pairs of a matching, numbered by worker, then by task. They are many, and few are ever looked at."""
 
     __slots__ = ("_find", "_n", "count")
@@ -145,14 +145,14 @@ class Blocking:
         return [divmod(number, self._n) for number in flat.tolist()]
 
 
-def blocking(market: SchedulingMarket, matching: Sequence[int]) -> Blocking:
+def blocking(market: SchedulingMarket, matching: Sequence[int]) -> BlockingPairs:
     """The blocking pairs of a matching, of a large one by the compiled kernels once they are ready."""
     import numpy as np
 
     kernels = KERNELS.ready() if market.n >= COMPILED_N else None
     if kernels is None:
         places = _blocks(market, matching).ravel().nonzero()[0]
-        return Blocking(market.n, len(places), places.__getitem__)
+        return BlockingPairs(market.n, len(places), places.__getitem__)
     tasks = np.array(matching, np.int64)
     tables = market.worker_rank, market.task_rank_t, np.empty(market.n, np.int16), np.empty(market.n, np.int16)
 
@@ -160,7 +160,7 @@ def blocking(market: SchedulingMarket, matching: Sequence[int]) -> Blocking:
         kernels.pick_blocking(chosen, tasks, *tables)
         return chosen
 
-    return Blocking(market.n, kernels.rows_blocking(tasks, *tables), find)
+    return BlockingPairs(market.n, kernels.rows_blocking(tasks, *tables), find)
 
 
 def blocking_pairs(market: SchedulingMarket, matching: Sequence[int]) -> list[tuple[int, int]]:

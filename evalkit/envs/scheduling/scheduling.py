@@ -5,7 +5,7 @@ Source: EconAgentBench, section on scheduling and appendices D and F.2; the loop
 
 from evalkit.dialogue import Sampling
 from evalkit.envs import periods, rules
-from evalkit.envs.environment import Described, Environment, Kit, Presentation, Quantity
+from evalkit.envs.environment import Environment, Kit, Presentation, Quantity, SuiteDescription
 from evalkit.envs.scheduling import assignment, instance, score
 from evalkit.envs.scheduling.assignment import SchedulingWorld
 from evalkit.envs.scheduling.instance import SchedulingInstance
@@ -51,7 +51,7 @@ def start(target: SchedulingInstance, kit: Kit) -> rules.PeriodsState[Scheduling
     )
 
 
-DESCRIBED = Described(
+DESCRIBED = SuiteDescription(
     quantities=(
         Quantity(
             title="Random assignment",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from evalkit.dialogue import Reply, Request
 from evalkit.policy.conversation import action_arguments, asking, calling, offered, results
-from evalkit.policy.market_reading import Bought, ReadDeal, read_budget, read_menu, read_purchases
+from evalkit.policy.market_reading import PastPlan, ReadDeal, read_budget, read_menu, read_purchases
 from evalkit.seeds import Stream
 
 if TYPE_CHECKING:
@@ -318,7 +318,7 @@ def _market(known: Mapping[str, Sequence[str]]) -> tuple[tuple[ReadDeal, ...], i
     return deals, budget
 
 
-def _next_plan(deals: Sequence[ReadDeal], budget: int, bought: Sequence[Bought], draws: Stream) -> dict[str, int]:
+def _next_plan(deals: Sequence[ReadDeal], budget: int, bought: Sequence[PastPlan], draws: Stream) -> dict[str, int]:
     import numpy as np
 
     units, category = _units(deals)

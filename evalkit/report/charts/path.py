@@ -16,7 +16,7 @@ Relation = Literal["agrees", "instead", "extra", "missed", "failed", "refused"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Called:
+class DrawnCall:
     """One call that was looked at. Costs in cents."""
 
     step: int
@@ -46,14 +46,14 @@ class Pair:
     """One row of the alignment: a call of the agent's, one of the optimal path's, or both."""
 
     relation: Relation
-    call: Called | None
+    call: DrawnCall | None
     tool: str
     """Of the optimal path; empty: none."""
     cost: int
     """Cents of that; 0: none."""
 
 
-def aligned(calls: Sequence[Called], optimal: Sequence[str], costs: Sequence[int]) -> tuple[Pair, ...]:
+def aligned(calls: Sequence[DrawnCall], optimal: Sequence[str], costs: Sequence[int]) -> tuple[Pair, ...]:
     """The two paths aligned with the fewest insertions, deletions and replacements; refused calls stand in between."""
     refused = [call for call in calls if not call.charged]
     pairs: list[Pair] = []
@@ -64,7 +64,7 @@ def aligned(calls: Sequence[Called], optimal: Sequence[str], costs: Sequence[int
     return (*pairs, *(_alone("refused", call) for call in refused))
 
 
-def _charged_pairs(charged: Sequence[Called], optimal: Sequence[str], costs: Sequence[int]) -> Iterator[Pair]:
+def _charged_pairs(charged: Sequence[DrawnCall], optimal: Sequence[str], costs: Sequence[int]) -> Iterator[Pair]:
     from rapidfuzz.distance import Levenshtein
 
     for code in Levenshtein.opcodes([call.tool for call in charged], list(optimal)):
@@ -79,7 +79,7 @@ def _charged_pairs(charged: Sequence[Called], optimal: Sequence[str], costs: Seq
                 yield Pair(relation=relation, call=charged[i], tool=optimal[j], cost=costs[j])
 
 
-def _alone(relation: Relation, call: Called) -> Pair:
+def _alone(relation: Relation, call: DrawnCall) -> Pair:
     return Pair(relation=relation, call=call, tool="", cost=0)
 
 

@@ -18,7 +18,7 @@ from evalkit.report.comparing.verdicts import (
     SURE,
     Figures,
     Overall,
-    Tested,
+    TestedRow,
     Verdict,
     at_every_look,
     binding_notes,
@@ -200,7 +200,7 @@ def _tested(
     sides: tuple[Side, Side],
     tests: int,
     alpha: float,
-) -> Tested:
+) -> TestedRow:
     found = change(
         pairs,
         place=(first.suite.name, first.agent, second.agent, measure.key),
@@ -214,7 +214,7 @@ def _tested(
     whole = all(side.night or cell.complete for side, cell in zip(sides, (first, second), strict=True))
     looked = at_every_look(found, (first, second), figures, measure.width, alpha)
     partial = asked or not whole
-    return Tested(
+    return TestedRow(
         first=first,
         second=second,
         measure=measure,
@@ -231,7 +231,7 @@ def _strata(cell: Cell, pairs: Pairs) -> dict[str, str]:
     return {name: strata[name] for name in pairs.names}
 
 
-def _place(row: Tested) -> dict[str, Any]:
+def _place(row: TestedRow) -> dict[str, Any]:
     return {**place(row.first), "agents": row.agents, "measure": row.measure.title}
 
 
@@ -246,7 +246,7 @@ def _columns(cell_pairs: Sequence[tuple[Cell, Cell]]) -> tuple[Column, ...]:
 def _main_table(
     sides: tuple[Side, Side],
     cell_pairs: Sequence[tuple[Cell, Cell]],
-    tested: Sequence[Tested],
+    tested: Sequence[TestedRow],
     judged: Sequence[tuple[float | None, Verdict | None]],
     notes: Sequence[str],
 ) -> Table:
@@ -289,7 +289,7 @@ def _main_table(
     )
 
 
-def _figures(row: Tested) -> dict[str, Any]:
+def _figures(row: TestedRow) -> dict[str, Any]:
     change, interval = row.change, row.change.difference.interval
     return {
         "first": 100 * change.first,
@@ -306,7 +306,7 @@ def _figures(row: Tested) -> dict[str, Any]:
     }
 
 
-def _details_table(cell_pairs: Sequence[tuple[Cell, Cell]], tested: Sequence[Tested]) -> Table:
+def _details_table(cell_pairs: Sequence[tuple[Cell, Cell]], tested: Sequence[TestedRow]) -> Table:
     return Table(
         name="compare_details",
         title="How sure",
@@ -329,7 +329,7 @@ def _details_table(cell_pairs: Sequence[tuple[Cell, Cell]], tested: Sequence[Tes
     )
 
 
-def _details(row: Tested) -> dict[str, Any]:
+def _details(row: TestedRow) -> dict[str, Any]:
     change, looked = row.change, row.looked.difference.interval
     return {
         "method": change.difference.why
@@ -345,7 +345,7 @@ def _details(row: Tested) -> dict[str, Any]:
     }
 
 
-def _replicate_notes(rows: Sequence[Tested]) -> list[str]:
+def _replicate_notes(rows: Sequence[TestedRow]) -> list[str]:
     uneven = dict.fromkeys(row.suite for row in rows if not row.pairs.even and not row.partial)
     return [
         f"{name}: one side has more replicates: p deals them to the sides anew; the interval is as wide as with as "
@@ -362,7 +362,7 @@ def _nights_notes(first: Side, second: Side) -> list[str]:
     return notes
 
 
-def _partial_notes(cell_pairs: Sequence[tuple[Cell, Cell]], rows: Sequence[Tested]) -> list[str]:
+def _partial_notes(cell_pairs: Sequence[tuple[Cell, Cell]], rows: Sequence[TestedRow]) -> list[str]:
     partial = dict.fromkeys(
         f"partial: {cell.agent} on {cell.suite.name}: {len(cell.prefix):,} of {many(cell.planned, 'episode')}"
         for pair in cell_pairs

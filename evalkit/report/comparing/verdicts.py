@@ -242,7 +242,7 @@ pairs`: not even the clearest result could be sure; `undecided`: a side is parti
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tested:
+class TestedRow:
     """One row of a comparison: a cell of each side, with a measure both have values of."""
 
     first: Cell
@@ -311,7 +311,7 @@ class Overall:
         }
 
 
-def corrected(rows: Sequence[Tested], of: Callable[[Change], HypothesisTest]) -> list[float | None]:
+def corrected(rows: Sequence[TestedRow], of: Callable[[Change], HypothesisTest]) -> list[float | None]:
     """Holm's p-values of a test of each row: the scores' among themselves, the other measures' among themselves."""
     adjusted: list[float | None] = [None] * len(rows)
     for primary in (True, False):
@@ -321,7 +321,7 @@ def corrected(rows: Sequence[Tested], of: Callable[[Change], HypothesisTest]) ->
     return adjusted
 
 
-def least_corrected(rows: Sequence[Tested], row: Tested) -> float | None:
+def least_corrected(rows: Sequence[TestedRow], row: TestedRow) -> float | None:
     """The smallest corrected p-value that a row's pairs could have had beside the other tests, these being as they are.
 
     None if the row has no test of one look.
@@ -333,12 +333,12 @@ def least_corrected(rows: Sequence[Tested], row: Tested) -> float | None:
     return holm(ps)[index]
 
 
-def _family(rows: Sequence[Tested], row: Tested) -> list[Tested]:
+def _family(rows: Sequence[TestedRow], row: TestedRow) -> list[TestedRow]:
     """The rows whose tests are corrected together with this one's."""
     return [tested for tested in rows if (tested.measure.key == PRIMARY) == (row.measure.key == PRIMARY)]
 
 
-def verdict(row: Tested, p: float | None, signs: float | None, least: float | None) -> Verdict:
+def verdict(row: TestedRow, p: float | None, signs: float | None, least: float | None) -> Verdict:
     """What a score's tests say. `p`, of the permutation test, and `signs`: corrected; `least`: the least `p` possible.
 
     Chosen: the permutation test refutes that both sides are alike, which is no claim about means. So a mean is called
@@ -360,7 +360,7 @@ def verdict(row: Tested, p: float | None, signs: float | None, least: float | No
     return "no difference shown" if least is None or least <= SURE else "too few pairs"
 
 
-def binding_notes(rows: Sequence[Tested]) -> list[str]:
+def binding_notes(rows: Sequence[TestedRow]) -> list[str]:
     """Where a p-value cannot become small enough, and how small it can."""
     notes: dict[str, None] = {}
     for row in rows:
@@ -376,7 +376,7 @@ def binding_notes(rows: Sequence[Tested]) -> list[str]:
     return list(notes)
 
 
-def overall(rows: Sequence[Tested], verdicts: Sequence[Verdict | None]) -> list[Overall]:
+def overall(rows: Sequence[TestedRow], verdicts: Sequence[Verdict | None]) -> list[Overall]:
     """For each two agents: all suites together. `verdicts`: by row; None of other measures than the score."""
     summaries = []
     for agents in dict.fromkeys(row.agents for row in rows):
@@ -394,7 +394,7 @@ def overall(rows: Sequence[Tested], verdicts: Sequence[Verdict | None]) -> list[
     return [summary for summary in summaries if summary.suites]
 
 
-def _pooled(rows: Sequence[Tested]) -> tuple[Estimate, float | None]:
+def _pooled(rows: Sequence[TestedRow]) -> tuple[Estimate, float | None]:
     """(the mean over suites of the scores' differences, the test by signs that it is 0)."""
     total = sum(len(row.pairs.names) for row in rows)
     values: dict[str, float] = {}

@@ -13,7 +13,7 @@ from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.planning.solve import optimal_paths, optimum
 from evalkit.envs.costbench.score import CHARGED, IGNORED, Place, Walk, follow, is_static, normalised, walked
 from evalkit.report.charts.drawing import BEST, PLAYED, compared, figure, label, numbered, plot, quoted, rule
-from evalkit.report.charts.path import Called, Pair, aligned, path_figure
+from evalkit.report.charts.path import DrawnCall, Pair, aligned, path_figure
 from evalkit.report.costbench.paths import adaptation_figures, coverage_figures
 from evalkit.report.costbench.planning import planning_tables
 from evalkit.report.costbench.planning_queries import COUNTED, REACHED
@@ -42,7 +42,7 @@ COLOUR = compared(offset=30)
 class Path:
     """An episode's calls beside an optimal path."""
 
-    calls: tuple[Called, ...]
+    calls: tuple[DrawnCall, ...]
     """Those that were looked at, in order."""
     optimal: tuple[str, ...]
     """Tools of the optimal path: of several the one that is nearest; where things happen, the segmented truth."""
@@ -85,7 +85,7 @@ def _left(position: Place) -> int | None:
     return optimum(position.world, position.terms, position.state)
 
 
-def _called(position: Place, walk: Walk, move: Move, call: Mapping[str, Any], kinds: Sequence[str]) -> Called:
+def _called(position: Place, walk: Walk, move: Move, call: Mapping[str, Any], kinds: Sequence[str]) -> DrawnCall:
     """One call, which moves `position` and `walk` on, and the events of its turn after it."""
     before, cost = _left(position), call.get("cost", 0) if call["outcome"] in CHARGED else 0
     lost = _lost(position, call, cost, before) if call["outcome"] in CHARGED else 0
@@ -94,7 +94,7 @@ def _called(position: Place, walk: Walk, move: Move, call: Mapping[str, Any], ki
         position.change(kind)
     after = _left(position)
     total = None if before is None or after is None or lost is None else cost + after - before
-    return Called(
+    return DrawnCall(
         step=move.row["step"],
         turn=move.turn,
         tool=call["tool"],

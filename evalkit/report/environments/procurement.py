@@ -31,7 +31,7 @@ MOST_DEALS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class AcceptedPlan:
     """One accepted plan."""
 
     period: int
@@ -53,10 +53,10 @@ class Planned:
     """Whether a plan that buys the same was submitted before."""
 
 
-def planned(target: ProcurementInstance, moves: Sequence[Move]) -> tuple[Planned, ...]:
+def planned(target: ProcurementInstance, moves: Sequence[Move]) -> tuple[AcceptedPlan, ...]:
     """The accepted plans, in order."""
     optimum = optimum_of(target)
-    plans: list[Planned] = []
+    plans: list[AcceptedPlan] = []
     best = 0.0
     for move in moves:
         action = move.facts.get("action")
@@ -66,7 +66,7 @@ def planned(target: ProcurementInstance, moves: Sequence[Move]) -> tuple[Planned
         value = value_of(int(action["product"]), target.root(action["totals"]), optimum) if feasible else 0.0
         best = max(best, value)
         plans.append(
-            Planned(
+            AcceptedPlan(
                 period=move.period,
                 feasible=feasible,
                 reasons=tuple(reason["reason"] for reason in action["reasons"]),
@@ -92,7 +92,7 @@ def procurement_figures(target: ProcurementInstance, episode: str, moves: Sequen
     return (*figures, _quantities(target, episode, best)) if best else tuple(figures)
 
 
-def best_of(plans: Sequence[Planned]) -> Planned | None:
+def best_of(plans: Sequence[AcceptedPlan]) -> AcceptedPlan | None:
     """The first of the best feasible plans; None: none could be bought."""
     return max((plan for plan in plans if plan.feasible), key=lambda plan: (plan.value, -plan.period), default=None)
 
@@ -117,7 +117,7 @@ _FACTS = (
 )
 
 
-def _values(target: ProcurementInstance, episode: str, plans: Sequence[Planned], last: int) -> Figure:
+def _values(target: ProcurementInstance, episode: str, plans: Sequence[AcceptedPlan], last: int) -> Figure:
     optimum = optimum_of(target)
     rows = [
         {
@@ -169,13 +169,13 @@ def _values(target: ProcurementInstance, episode: str, plans: Sequence[Planned],
     )
 
 
-def _bought(plans: Sequence[Planned]) -> Spec:
+def _bought(plans: Sequence[AcceptedPlan]) -> Spec:
     """Circles for plans that can be bought, crosses for others; with a legend if there are both."""
     legend = None if all(plan.feasible for plan in plans) else {"title": "Can be bought"}
     return word("can", scale={"domain": ["yes", "no"], "range": ["circle", "cross"]}, legend=legend)
 
 
-def _spending(target: ProcurementInstance, episode: str, plans: Sequence[Planned], last: int) -> Figure:
+def _spending(target: ProcurementInstance, episode: str, plans: Sequence[AcceptedPlan], last: int) -> Figure:
     budget = market_of(target).market.budget / 100
     optimum = optimum_of(target).cost / 100
     rows = [
@@ -217,7 +217,7 @@ def _spending(target: ProcurementInstance, episode: str, plans: Sequence[Planned
     )
 
 
-def _quantities(target: ProcurementInstance, episode: str, best: Planned) -> Figure:
+def _quantities(target: ProcurementInstance, episode: str, best: AcceptedPlan) -> Figure:
     market, optimum = market_of(target).market, optimum_of(target)
     optimal = dict(optimum.plan)
     bought = [deal for deal in market.deals if deal.id in best.plan or deal.id in optimal]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assigned:
+class AcceptedAssignment:
     """One accepted assignment."""
 
     period: int
@@ -50,13 +50,13 @@ class Assigned:
     """Whether the same was submitted before."""
 
 
-def assigned(target: SchedulingInstance, moves: Sequence[Move]) -> tuple[Assigned, ...]:
+def assigned(target: SchedulingInstance, moves: Sequence[Move]) -> tuple[AcceptedAssignment, ...]:
     """The accepted assignments, in order."""
     market, _ = market_of(target)
     expected = expected_of(target)
     workers = {name: i for i, name in enumerate(market.workers)}
     tasks = {name: i for i, name in enumerate(market.tasks)}
-    assignments: list[Assigned] = []
+    assignments: list[AcceptedAssignment] = []
     best: int | None = None
     for move in moves:
         action, matching = move.facts.get("action"), _submitted(market, move)
@@ -64,7 +64,7 @@ def assigned(target: SchedulingInstance, moves: Sequence[Move]) -> tuple[Assigne
             continue
         told = tuple((workers[w], tasks[t]) for w, t in action["shown"])
         assignments.append(
-            Assigned(
+            AcceptedAssignment(
                 period=move.period,
                 matching=matching,
                 blocking=action["blocking"],
@@ -99,7 +99,7 @@ MOST_NAMED = 20
 HELD, BLOCKS, TOLD = "assigned", "blocks", "blocks, told to the agent"
 
 
-def matrix_figure(target: SchedulingInstance, episode: str, assignments: Sequence[Assigned]) -> Figure:
+def matrix_figure(target: SchedulingInstance, episode: str, assignments: Sequence[AcceptedAssignment]) -> Figure:
     """The matrices as a figure in which a period can be chosen; the best assignment is shown first."""
     market, _ = market_of(target)
     rows: list[dict[str, Any]] = []
@@ -165,7 +165,7 @@ def _spec(market: SchedulingMarket, rows: Sequence[Mapping[str, Any]], first: in
     }
 
 
-def _by_interest(assignments: Sequence[Assigned]) -> list[Assigned]:
+def _by_interest(assignments: Sequence[AcceptedAssignment]) -> list[AcceptedAssignment]:
     """The best first, then the last, the first, records from the end, and the others."""
     best = min(assignments, key=lambda assignment: (assignment.blocking, assignment.period))
     order = [
@@ -178,7 +178,7 @@ def _by_interest(assignments: Sequence[Assigned]) -> list[Assigned]:
     return list({assignment.period: assignment for assignment in order}.values())
 
 
-def _cells(market: SchedulingMarket, assignment: Assigned) -> Iterable[tuple[int, int, str]]:
+def _cells(market: SchedulingMarket, assignment: AcceptedAssignment) -> Iterable[tuple[int, int, str]]:
     told = set(assignment.told)
     yield from ((w, t, HELD) for w, t in enumerate(assignment.matching))
     yield from ((w, t, TOLD if (w, t) in told else BLOCKS) for w, t in blocking_pairs(market, assignment.matching))
@@ -207,7 +207,7 @@ def scheduling_lines(target: SchedulingInstance, moves: Sequence[Move]) -> dict[
     return lines
 
 
-def _quality(target: SchedulingInstance, episode: str, assignments: Sequence[Assigned], last: int) -> Figure:
+def _quality(target: SchedulingInstance, episode: str, assignments: Sequence[AcceptedAssignment], last: int) -> Figure:
     numerator, denominator = expected_of(target)
     rows = [
         {

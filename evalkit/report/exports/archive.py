@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from evalkit.errors import RunError, StorageError
 from evalkit.frozen.copying import KEPT, kept_files, on_disk
-from evalkit.report.exports.episodes import Chosen
+from evalkit.report.exports.episodes import ExportChoice
 from evalkit.report.report import report
 from evalkit.results.verify import Finding, verify
 from evalkit.store import disk
@@ -60,7 +60,7 @@ LAST_DIGITS = 1e-9
 of the mathematical library may round otherwise on another machine."""
 
 
-def write_archive(chosen: Chosen, out: Path) -> int:
+def write_archive(chosen: ExportChoice, out: Path) -> int:
     """Write the archive, whole or not at all; the run is only read. Returns 0: all episodes are reproduced.
 
     Raises UsageError if `out` exists, RunError if the run is being written or `verify` finds a flaw, CorruptLogError,
@@ -120,7 +120,7 @@ def _entry(name: str) -> ZipInfo:
 
 
 @dataclass(slots=True, kw_only=True)
-class Verified:
+class Verification:
     """What was found."""
 
     sha256: str
@@ -134,13 +134,13 @@ class Verified:
     """Of these, those that differ in their last digits alone."""
 
 
-def verify_archive(path: Path, check: Callable[[Path], list[Finding]]) -> Verified:
+def verify_archive(path: Path, check: Callable[[Path], list[Finding]]) -> Verification:
     """Compare an archive with what its log gives. `check`: what is checked of a run's directory.
 
     Raises RunError if it is no archive or passes a bound, or if an environment is not installed; StorageError.
     """
     with disk.storage_errors(path), path.open("rb") as file:
-        done = Verified(sha256=hashlib.file_digest(file, "sha256").hexdigest(), findings=[])
+        done = Verification(sha256=hashlib.file_digest(file, "sha256").hexdigest(), findings=[])
     with _unpacked(path) as folder:
         done.findings += _unlike(folder, path)
         if done.findings:
@@ -340,7 +340,7 @@ def _unlike(folder: Path, path: Path) -> Iterator[Finding]:
                     yield Finding(segment=name, problem="was changed: its checksum is another")
 
 
-def _compared(place: str, stored: Any, made: Any, done: Verified) -> Iterator[str]:
+def _compared(place: str, stored: Any, made: Any, done: Verification) -> Iterator[str]:
     """Values that the log does not give. What another version of evalkit did not write yet is no difference."""
     if isinstance(stored, dict) and isinstance(made, dict):
         for key in {**stored, **(made if done.written_by == __version__ else {})}:
@@ -354,7 +354,7 @@ def _compared(place: str, stored: Any, made: Any, done: Verified) -> Iterator[st
         yield "{}: it holds {}, the log gives {}".format(place, *shown)
 
 
-def _same(stored: Any, made: Any, done: Verified) -> bool:
+def _same(stored: Any, made: Any, done: Verification) -> bool:
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (stored, made))
     done.numbers += numbers
     if stored == made or not numbers or (isinstance(stored, int) and isinstance(made, int)):

@@ -14,7 +14,7 @@ import orjson
 
 from evalkit.dialogue import Message, Tool, ToolCall
 from evalkit.money import usd_number
-from evalkit.report.exports.episodes import Chosen, Exported, stream
+from evalkit.report.exports.episodes import ExportChoice, ExportedEpisode, stream
 from evalkit.results.episodes import Environments
 from evalkit.results.moves import Move
 from evalkit.store.disk import make_directories, write_parts_durably
@@ -60,7 +60,7 @@ class Chat:
     """Why the episode ended in this chat; empty if it went on."""
 
 
-def chats(episode: Exported) -> Iterator[Chat]:
+def chats(episode: ExportedEpisode) -> Iterator[Chat]:
     """The chats of an episode, in order."""
     chat_moves: list[Move] = []
     for move in episode.moves:
@@ -132,7 +132,7 @@ def tokens(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return {name.removeprefix("tokens_"): sum(row[name] for row in all_rows) for name in TOKENS}
 
 
-def episode_json(episode: Exported) -> Plain:
+def episode_json(episode: ExportedEpisode) -> Plain:
     """What is known of an episode beside its texts; money of the whole episode."""
     result, agent, suite = episode.result, episode.agent, episode.cell.suite
     return {
@@ -167,7 +167,7 @@ def episode_json(episode: Exported) -> Plain:
 # `--format jsonl`: one line a chat, in the common chat format, with what is known of its episode.
 
 
-def write_transcripts(chosen: Chosen, environments: Environments, out: Path) -> int:
+def write_transcripts(chosen: ExportChoice, environments: Environments, out: Path) -> int:
     """Write the file, whole or not at all; how many episodes this evalkit does not reproduce.
 
     Raises UsageError if it exists, StorageError, CorruptLogError.
@@ -187,7 +187,7 @@ def write_transcripts(chosen: Chosen, environments: Environments, out: Path) -> 
     return differing
 
 
-def transcript_lines(episode: Exported) -> Iterator[Plain]:
+def transcript_lines(episode: ExportedEpisode) -> Iterator[Plain]:
     """An episode's lines: one a chat."""
     about = episode_json(episode)
     for chat in chats(episode):
@@ -200,7 +200,7 @@ def transcript_lines(episode: Exported) -> Iterator[Plain]:
         }
 
 
-def _asks(episode: Exported, chat: Chat) -> Iterator[Plain]:
+def _asks(episode: ExportedEpisode, chat: Chat) -> Iterator[Plain]:
     """What an agent's code asked on its way to the chat's steps; its own words to a model are not in the log."""
     steps = {row["step"] for row in chat.rows}
     for ask in episode.asks:

@@ -39,7 +39,7 @@ TOGETHER = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class ExportChoice:
     """What is exported of a run."""
 
     run: Path
@@ -64,7 +64,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
+class ExportedEpisode:
     """One episode, replayed."""
 
     result: EpisodeResult
@@ -84,7 +84,7 @@ class Exported:
         return all(move.reproduced for move in self.moves)
 
 
-def choose(run: Path, agents: Collection[str] = (), suites: Collection[str] = ()) -> Chosen:
+def choose(run: Path, agents: Collection[str] = (), suites: Collection[str] = ()) -> ExportChoice:
     """What is exported of a run; of these agents and suites (or base suites) alone, where any are named.
 
     Raises RunError if it is not a run, CorruptLogError.
@@ -95,10 +95,10 @@ def choose(run: Path, agents: Collection[str] = (), suites: Collection[str] = ()
         for cell in cells
         if (not agents or cell.agent in agents) and (not suites or {cell.suite.name, cell.suite.base} & set(suites))
     )
-    return Chosen(run=run, manifest=manifest, cells=chosen_cells)
+    return ExportChoice(run=run, manifest=manifest, cells=chosen_cells)
 
 
-def stream(chosen: Chosen, cells: Sequence[Cell], environments: Environments) -> Iterator[Exported]:
+def stream(chosen: ExportChoice, cells: Sequence[Cell], environments: Environments) -> Iterator[ExportedEpisode]:
     """The episodes of some of the cells, each once. Raises CorruptLogError if one cannot be replayed."""
     episodes = {episode.id: (cell, episode) for cell in cells for episode in cell.episodes if episode.finished}
     used = {episode.id for cell in cells for episode in cell.prefix}
@@ -113,7 +113,7 @@ def stream(chosen: Chosen, cells: Sequence[Cell], environments: Environments) ->
             cell, result = episodes[names[index]]
             asks = made.get(result.id, [])
             rows = _with_asks(stored, asks)
-            yield Exported(
+            yield ExportedEpisode(
                 result=result,
                 agent=chosen.manifest.agents[cell.agent],
                 cell=cell,
@@ -206,7 +206,7 @@ order by suite, agent, replicate, instance, metric
 """
 
 
-def write_sheets(chosen: Chosen, out: Path) -> None:
+def write_sheets(chosen: ExportChoice, out: Path) -> None:
     """Write a folder of sheets, whole or not at all; the tables have the chosen cells' rows, and all of other tables.
 
     `episodes.csv` has the void episodes and the remaining ones too, marked. Raises UsageError if the folder exists,
@@ -219,7 +219,7 @@ def write_sheets(chosen: Chosen, out: Path) -> None:
                 (folder / f"{name}.csv").write_bytes(data)
 
 
-def sheets(chosen: Chosen, tables: Report) -> dict[str, bytes]:
+def sheets(chosen: ExportChoice, tables: Report) -> dict[str, bytes]:
     """The sheets by name; `tables`: the run's report. Raises CorruptLogError."""
     cells = ", ".join(f"({_text(cell.agent)}, {_text(cell.suite.name)})" for cell in chosen.cells)
     with_cells = f"with chosen(agent, suite) as (values {cells}) "

@@ -25,7 +25,7 @@ from evalkit.envs.table import is_litmus
 from evalkit.frozen.manifest import ManifestAgent
 from evalkit.money import usd_number
 from evalkit.report.exports.chats import Chat, ChatEntry, Plain, chats, episode_json, tokens
-from evalkit.report.exports.episodes import Chosen, Exported, stream
+from evalkit.report.exports.episodes import ExportChoice, ExportedEpisode, stream
 from evalkit.report.scores import by_instance
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import Environments, EpisodeResult
@@ -57,7 +57,7 @@ class _Log:
     cost: int = 0
 
 
-def write_inspect(chosen: Chosen, environments: Environments, out: Path) -> int:
+def write_inspect(chosen: ExportChoice, environments: Environments, out: Path) -> int:
     """Write a folder of logs, whole or not at all; how many episodes this evalkit does not reproduce.
 
     Raises UsageError where it exists, StorageError, CorruptLogError.
@@ -70,7 +70,7 @@ def write_inspect(chosen: Chosen, environments: Environments, out: Path) -> int:
         )
 
 
-def _write(chosen: Chosen, cells: Sequence[Cell], environments: Environments, folder: Path) -> int:
+def _write(chosen: ExportChoice, cells: Sequence[Cell], environments: Environments, folder: Path) -> int:
     differing = 0
     with ExitStack() as stack:
         logs = {}
@@ -86,7 +86,7 @@ def _write(chosen: Chosen, cells: Sequence[Cell], environments: Environments, fo
     return differing
 
 
-def _add(log: _Log, episode: Exported) -> None:
+def _add(log: _Log, episode: ExportedEpisode) -> None:
     sample = sample_json(episode)
     log.file.writestr(f"samples/{sample['id']}_epoch_{sample['epoch']}.json", orjson.dumps(sample))
     more = {"input": "", "completed": True, "message_count": len(sample["messages"])}
@@ -95,7 +95,7 @@ def _add(log: _Log, episode: Exported) -> None:
     log.cost += episode.result.cost
 
 
-def sample_json(episode: Exported) -> Plain:
+def sample_json(episode: ExportedEpisode) -> Plain:
     """An episode as a sample of Inspect's."""
     result, rows, model = episode.result, episode.rows, model_name(episode.agent)
     messages, events, began_s = list[Plain](), list[Plain](), rows[0]["started_at"]
@@ -162,7 +162,9 @@ def arguments_of(text: str) -> Plain:
     return {"arguments": {"text": text}, "parse_error": "The arguments are not a JSON object, or nest too deeply."}
 
 
-def _events(episode: Exported, chat: Chat, messages: Sequence[Plain], base: int, began_s: float) -> Iterator[Plain]:
+def _events(
+    episode: ExportedEpisode, chat: Chat, messages: Sequence[Plain], base: int, began_s: float
+) -> Iterator[Plain]:
     """What was asked and answered in a chat, whose messages stand from `base` on."""
     offers, tools, at = dict(chat.changes), _tools(chat.tools), _when(chat.rows[0], began_s)
     for place, entry in enumerate(chat.entries):
@@ -185,7 +187,7 @@ def _events(episode: Exported, chat: Chat, messages: Sequence[Plain], base: int,
             yield {**_request(episode, row, None), **sent, **_when(row, began_s)}
 
 
-def _request(episode: Exported, row: Mapping[str, Any], reply: Plain | None) -> Plain:
+def _request(episode: ExportedEpisode, row: Mapping[str, Any], reply: Plain | None) -> Plain:
     """A request and what came back; without a `reply`, the provider refused it."""
     model, refused = model_name(episode.agent), {} if reply is not None else {"error": row["ending"] or "refused"}
     output: Plain = {"model": row["served_model"] or model, "choices": [], "time": row["latency_s"], **refused}
@@ -250,19 +252,19 @@ def model_name(agent: ManifestAgent) -> str:
     return f"evalkit/{agent.policy}" if agent.policy else f"{agent.provider}/{agent.model}"
 
 
-def _file_name(chosen: Chosen, cell: Cell) -> str:
+def _file_name(chosen: ExportChoice, cell: Cell) -> str:
     """As Inspect names its logs: time, task, id. The id keeps names apart that differ in other characters alone."""
     time = datetime.fromtimestamp(chosen.manifest.created_at, UTC).strftime("%Y-%m-%dT%H-%M-%S-00-00")
     suite, agent = (re.sub(r"[^A-Za-z0-9.]+", "-", name)[:60] for name in (cell.suite.name, cell.agent))
     return f"{time}_{suite}-{agent}_{_id(chosen, cell)}.eval"
 
 
-def _id(chosen: Chosen, *parts: Cell) -> str:
+def _id(chosen: ExportChoice, *parts: Cell) -> str:
     name_parts = [chosen.manifest.name, chosen.manifest.created_at, *((cell.agent, cell.suite.name) for cell in parts)]
     return hashlib.sha256(orjson.dumps(name_parts)).hexdigest()[:22]
 
 
-def _header(chosen: Chosen, log: _Log) -> Plain:
+def _header(chosen: ExportChoice, log: _Log) -> Plain:
     manifest, cell, suite = chosen.manifest, log.cell, log.cell.suite
     agent = manifest.agents[cell.agent]
     sampling = agent.sampling[suite.environment]

@@ -50,7 +50,7 @@ class Every(dict[Any, Any]):
         return self._n
 
 
-class Shown(dict[Any, Any]):
+class ShownMapping(dict[Any, Any]):
     """A mapping that shows as a field of ours."""
 
     def __format__(self, _: str) -> str:

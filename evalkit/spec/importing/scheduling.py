@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from evalkit.spec.importing.econ import Every, Field, Shown, Source, importing, parted, use
+from evalkit.spec.importing.econ import Every, Field, ShownMapping, Source, importing, parted, use
 from evalkit.spec.importing.executed import Copy, Texts
 
 
 def _answers(_: Copy, run: Any, agent: Any) -> Texts:
     worker, other, task, wanted = (Field(f"{{{name}}}") for name in ("worker", "other", "task", "wanted"))
-    proposed = Every(Shown({worker: task, other: wanted}))
+    proposed = Every(ShownMapping({worker: task, other: wanted}))
     attempt, problem = parted(
         lambda n: run.make_readable_previous_attempts_data(proposed, Every([(worker, wanted)] * n)), "{problems}"
     )

@@ -18,7 +18,7 @@ from evalkit.store.reading.looking import files_at_once, patiently
 from evalkit.store.reading.reader import refuse_gaps, tables_of
 from evalkit.store.reading.rows import COLUMNS, SUMS, LogNumbers
 from evalkit.store.reading.totals import ByTier, CellTotals, TierTotals
-from evalkit.store.reading.unmetered import Unmetered
+from evalkit.store.reading.unmetered import UnmeteredReplies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class RunIndex:
     """By the session that wrote the rows."""
     tiers: ByTier
     """Of all rows, by the tier that served them."""
-    unmetered: Unmetered
+    unmetered: UnmeteredReplies
     """Of all rows: replies whose provider did not say what they used."""
     cells: Mapping[tuple[str, str], CellTotals]
     """Sums by agent and suite."""
@@ -79,7 +79,7 @@ def _index(run: Path) -> RunIndex:
             for tier, sums in sorted(numbers.tiers.items())
             if sums[0]
         },
-        unmetered=Unmetered(replies=replies, cost=cost, doubtful=doubtful, doubtful_cost=doubtful_cost),
+        unmetered=UnmeteredReplies(replies=replies, cost=cost, doubtful=doubtful, doubtful_cost=doubtful_cost),
         cells=cells,
         ledger=tuple(ledger_records(tables_of("ledger", files["ledger"], LEDGER.names))),
     )

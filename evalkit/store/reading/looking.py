@@ -19,7 +19,7 @@ reads."""
 _ReadT = TypeVar("_ReadT")
 
 
-class Unsettled(Exception):
+class UnsettledListing(Exception):
     """A listing that cannot be right as it stands: `where` and `what`, as messages name them."""
 
     def __init__(self, where: str, what: str) -> None:
@@ -37,7 +37,7 @@ def patiently(run: Path, read: Callable[[], _ReadT]) -> _ReadT:
             return read()
         except FileNotFoundError as gone:
             before, found = found, ("log", f"keeps changing while it is read: {Path(str(gone)).name} is gone")
-        except Unsettled as flaw:
+        except UnsettledListing as flaw:
             before, found = found, (flaw.where, flaw.what)
         alike = alike + 1 if found == before else 1
         if alike == LOOKS:
@@ -51,7 +51,7 @@ def settled(run: Path, kind: Kind) -> Layout:
     """The files of one kind, of which none is missing. Raises Unsettled."""
     layout = lay_out(run, kind)
     for where, what in layout.flaws:
-        raise Unsettled(where, what)
+        raise UnsettledListing(where, what)
     return layout
 
 
@@ -73,5 +73,5 @@ def _within(run: Path, segment: Segment, upto: Mapping[str, int]) -> bool:
     if segment.last <= newest:
         return True
     if not segment.is_object:
-        raise Unsettled(journal_object(run, segment.writer, segment.last).name, "is missing")
+        raise UnsettledListing(journal_object(run, segment.writer, segment.last).name, "is missing")
     return False

@@ -30,7 +30,7 @@ def stream_facts(run: Path, episodes: Sequence[str], takes: Ints, start: Ints) -
 
     Works while another process writes the run. Raises CorruptLogError for damaged files and for rows that are gone.
     """
-    wanted = _Wanted(episodes, takes, start)
+    wanted = _WantedRows(episodes, takes, start)
     yield from _stream(run, ("facts",), lambda table: table.column("facts").to_pylist(), wanted)
 
 
@@ -38,11 +38,11 @@ def stream_rows(
     run: Path, columns: Sequence[str], episodes: Sequence[str], takes: Ints, start: Ints
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """(place in `episodes`, its rows in step order with these columns), likewise."""
-    yield from _stream(run, columns, pa.Table.to_pylist, _Wanted(episodes, takes, start))
+    yield from _stream(run, columns, pa.Table.to_pylist, _WantedRows(episodes, takes, start))
 
 
 def _stream(
-    run: Path, columns: Sequence[str], values: Callable[[pa.Table], list[Any]], wanted: "_Wanted"
+    run: Path, columns: Sequence[str], values: Callable[[pa.Table], list[Any]], wanted: "_WantedRows"
 ) -> Iterator[tuple[int, list[Any]]]:
     read = tuple(dict.fromkeys((*_KEYS, *columns)))
     if not wanted.rows:
@@ -61,7 +61,7 @@ def _stream(
     raise CorruptLogError(f"{run}: {wanted.rows:,} rows of the log disappeared while it was read. {REMEDY}")
 
 
-class _Wanted:
+class _WantedRows:
     """The rows that are still to be read, and the values of those of episodes that are not whole yet."""
 
     def __init__(self, episodes: Sequence[str], takes: Ints, start: Ints) -> None:

@@ -8,7 +8,7 @@ from evalkit.text import many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unmetered:
+class UnmeteredReplies:
     """Replies without usage, or with figures of it that are none. Sums add up."""
 
     replies: int = 0
@@ -19,8 +19,8 @@ class Unmetered:
     doubtful_cost: int = 0
     """What they count: the larger reading that makes sense of all figures."""
 
-    def __add__(self, other: "Unmetered") -> "Unmetered":
-        return Unmetered(
+    def __add__(self, other: "UnmeteredReplies") -> "UnmeteredReplies":
+        return UnmeteredReplies(
             replies=self.replies + other.replies,
             cost=self.cost + other.cost,
             doubtful=self.doubtful + other.doubtful,

@@ -45,7 +45,7 @@ def check_log(run: Path, look: Look | None = None) -> list[Flaw]:
     layouts: dict[Kind, Layout] = {kind: lay_out(run, kind) for kind in KINDS}
     problems = dict(flaw for layout in layouts.values() for flaw in layout.flaws)
     problems |= dict(damage(list(layouts.values())))
-    rows = RowsKnown()
+    rows = KnownRows()
     for kind in KINDS:
         for segment in layouts[kind].segments:
             try:
@@ -77,7 +77,7 @@ class Lost:
     """The file of the rows around it, or those from the one to the other."""
 
 
-class RowsKnown:
+class KnownRows:
     """Which rows the files of a log hold."""
 
     def __init__(self) -> None:

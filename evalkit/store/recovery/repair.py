@@ -42,7 +42,7 @@ from evalkit.store.files.segment import (
 from evalkit.store.lock import hold_run
 from evalkit.store.reading.accounts import Account, accounts, charge_crashes
 from evalkit.store.reading.rows import LogNumbers
-from evalkit.store.recovery.check import Flaw, Lost, RowsKnown, check_log
+from evalkit.store.recovery.check import Flaw, KnownRows, Lost, check_log
 from evalkit.store.writing.opening import tidy
 from evalkit.text import many
 
@@ -141,7 +141,7 @@ def _inspect(run: Path, flaws: Sequence[Flaw], changed: Sequence[Flaw]) -> _Work
     damaged = {name for name, _ in damage(list(layouts.values()))}
     writer = new_writer(list(journals(run)))
     files, aside, lost, unsure = dict[str, bytes](), list[Path](), list[str](), set[str]()
-    rows, numbers, ledger = RowsKnown(), LogNumbers(), list[LedgerRecord]()
+    rows, numbers, ledger = KnownRows(), LogNumbers(), list[LedgerRecord]()
     sessions, said = dict[str, str](), dict[str, SessionMoney]()
     newest = layouts["steps"].newest
     for kind in KINDS:

@@ -21,7 +21,7 @@ MANIFESTS, SUITES = "manifest", "suites"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenLog:
     """A log that is open for writing."""
 
     journal: Appender
@@ -29,7 +29,7 @@ class Opened:
     """What the log held before this writer's first object."""
 
 
-def take_over(run: Path, session: str) -> Opened:
+def take_over(run: Path, session: str) -> OpenLog:
     """Make ready the log of a run that is held; its journal is named after the session where that is a writer's name.
 
     Raises CorruptLogError if files are missing, before anything is changed, or damaged; StorageError.
@@ -42,7 +42,7 @@ def take_over(run: Path, session: str) -> Opened:
     fits = WRITER.fullmatch(session) and all(began(other) < began(session) for other in others)
     journal = open_journal(run, session if fits else new_writer(others))
     adopt(run, journals(run).keys() - {journal.writer})
-    return Opened(journal=journal, index=read_index(run))
+    return OpenLog(journal=journal, index=read_index(run))
 
 
 def announce(run: Path, writer: str) -> None:
@@ -55,10 +55,10 @@ def withdraw(run: Path, writer: str) -> None:
     Appender(run=run, writer=writer).withdraw()
 
 
-def join(run: Path, writer: str) -> Opened:
+def join(run: Path, writer: str) -> OpenLog:
     """Make ready the log of a run for one more writer, beside the one that holds it and that has taken it over. It was
     announced. Raises CorruptLogError, StorageError."""
-    return Opened(journal=Appender(run=run, writer=writer), index=read_index(run))
+    return OpenLog(journal=Appender(run=run, writer=writer), index=read_index(run))
 
 
 def end_journal(run: Path, writer: str, *, by: str) -> None:

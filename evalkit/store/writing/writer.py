@@ -32,7 +32,7 @@ from evalkit.store.files.segment import Segment, SessionMoney
 from evalkit.store.lead import Lead
 from evalkit.store.lock import hold_run, standing
 from evalkit.store.writing.compact import Compactor, Tail
-from evalkit.store.writing.opening import Opened, join, take_over
+from evalkit.store.writing.opening import OpenLog, join, take_over
 from evalkit.store.writing.pace import LOOK_S, CommitPace
 from evalkit.waiting import Crowd
 
@@ -147,7 +147,7 @@ class _CommitGroup:
 class Store:
     """See `open_store`."""
 
-    def __init__(self, check: Callable[[], None], opened: Opened, *, session: str, inline: bool) -> None:
+    def __init__(self, check: Callable[[], None], opened: OpenLog, *, session: str, inline: bool) -> None:
         """check: raises StorageError if the run is not there and ours any more."""
         self._check, self._session, self._inline = check, session, inline
         self.lead: Lead | None = None

@@ -41,7 +41,7 @@ _SENTENCE_ENDS = (".", "!", "?")
 _QUERY_ID = re.compile(r"<Query(\d{1,9})>")
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _QueryAnswer(msgspec.Struct, frozen=True):
     input: str
 
 
@@ -56,7 +56,7 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True):
     location_preference: str | None = None
     is_valid: int | None = None
     user_requirements: str = ""
-    query: _Said | None = None
+    query: _QueryAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

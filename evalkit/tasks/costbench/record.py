@@ -14,7 +14,7 @@ from evalkit.envs.lines import canonical
 from evalkit.errors import UsageError
 from evalkit.report.costbench.planning_queries import is_blocked_line
 from evalkit.tasks.costbench.queries import alternative_places, import_queries, raw_queries, without_message
-from evalkit.tasks.record import Answers, Applied, ErrandAnswer, Line, Queries, Tasks, errand_digest, errand_line
+from evalkit.tasks.record import Answers, AppliedSuite, ErrandAnswer, Line, Queries, Tasks, errand_digest, errand_line
 
 
 def wishes_asked(line: Line, where: str) -> dict[str, tuple[Sequence[str], str]]:
@@ -91,17 +91,17 @@ def _words(value: str) -> str:
     return value.replace("_", " ")
 
 
-def apply_answers(kind: str, suite: Sequence[Line], answers: Answers, where: str) -> Applied:
+def apply_answers(kind: str, suite: Sequence[Line], answers: Answers, where: str) -> AppliedSuite:
     """The suite that the answers to errands of a kind make of another one."""
     return (apply_verdicts if kind == errand.CONFLICT else apply_texts)(suite, answers, where)
 
 
-def apply_verdicts(suite: Sequence[Line], answers: Answers, where: str) -> Applied:
+def apply_verdicts(suite: Sequence[Line], answers: Answers, where: str) -> AppliedSuite:
     """The suite without lines whose wishes conflict, and without alternatives that do, as a validator answered."""
     return _sound(suite, lambda line, query: _answer(errand.CONFLICT, line, query, answers, where))
 
 
-def without_conflicts(suite: Sequence[Line], verdicts: Mapping[str, bool], where: str) -> Applied:
+def without_conflicts(suite: Sequence[Line], verdicts: Mapping[str, bool], where: str) -> AppliedSuite:
     """The same without a model: by the verdicts that a file has of its rows, else by the catalogue's conflicts."""
 
     def ruled(line: Line, query: Mapping[str, Any]) -> ErrandAnswer:
@@ -114,7 +114,7 @@ def without_conflicts(suite: Sequence[Line], verdicts: Mapping[str, bool], where
     return _sound(suite, ruled)
 
 
-def _sound(suite: Sequence[Line], answer: Callable[[Line, Mapping[str, Any]], ErrandAnswer]) -> Applied:
+def _sound(suite: Sequence[Line], answer: Callable[[Line, Mapping[str, Any]], ErrandAnswer]) -> AppliedSuite:
     """The suite without what conflicts.
 
     A line without a verdict that could be read is kept out and named; an alternative without one goes as if it
@@ -138,7 +138,7 @@ def _sound(suite: Sequence[Line], answer: Callable[[Line, Mapping[str, Any]], Er
         lines.append(line if list(old) == new else {**_no_longer_the_references(line), "alternatives": new})
         if len(new) < len(old):
             fewer.append(line["id"])
-    return Applied(
+    return AppliedSuite(
         lines=tuple(lines), dropped=tuple(dropped), unanswered=tuple(unanswered), without_alternative=tuple(fewer)
     )
 
@@ -175,7 +175,7 @@ def _redrawn(lines: Sequence[Line]) -> Iterator[list[dict[str, Any]] | None]:
         yield [without_message(lines[other]["query"]) for other in places]
 
 
-def apply_texts(suite: Sequence[Line], answers: Answers, where: str) -> Applied:
+def apply_texts(suite: Sequence[Line], answers: Answers, where: str) -> AppliedSuite:
     """The suite with every query's text replaced by the writer's; its old message goes with the old text.
 
     A line whose text could not be read is kept out and named; an alternative without a text keeps its old one.
@@ -195,7 +195,7 @@ def apply_texts(suite: Sequence[Line], answers: Answers, where: str) -> Applied:
         lines.append(changed)
         if own.truncated:
             truncated.append(line["id"])
-    return Applied(lines=tuple(lines), unanswered=tuple(unanswered), truncated=tuple(truncated))
+    return AppliedSuite(lines=tuple(lines), unanswered=tuple(unanswered), truncated=tuple(truncated))
 
 
 def _no_longer_the_references(line: Line) -> dict[str, Any]:

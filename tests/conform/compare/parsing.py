@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evalkit.envs.arguments import Parsed, read_mapping
+from evalkit.envs.arguments import ParsedValue, read_mapping
 from tests.conform.compare.goldens import EQUAL, GoldenVerdict, Row, differing, documented, judged
 
 RESTARTS = frozenset({"ValueError"})
@@ -18,7 +18,7 @@ def parse_dict(row: Row, data: Path | None) -> GoldenVerdict:
     """One input: the same mapping, or refused by both. A crash of the reference is refused by us."""
     del data
     golden, ours = row["result"], read_mapping(row["input"])
-    if isinstance(ours, Parsed):
+    if isinstance(ours, ParsedValue):
         if "ok" in golden:
             return judged(golden["ok"], as_json(ours.value), "result")
         if "ok_repr" in golden:

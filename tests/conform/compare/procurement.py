@@ -16,7 +16,7 @@ from typing import Any
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.envs.environment import Facts, Kit
 from evalkit.envs.mersenne import RandomStateStream
-from evalkit.envs.procurement.generate import DIFFICULTIES, N40K5, Made, Shape, reference_market
+from evalkit.envs.procurement.generate import DIFFICULTIES, N40K5, MadeMarket, Shape, reference_market
 from evalkit.envs.procurement.instance import ProcurementInstance, describe, load
 from evalkit.envs.procurement.market import BULK, TWO_PART, Deal, ProcurementMarket, plan_cost, totals, workers_of
 from evalkit.envs.procurement.plan import OVER, REFUSALS, menu_text
@@ -42,7 +42,7 @@ class Level:
     difficulty: str
     seed: int
     shape: Shape
-    made: Made
+    made: MadeMarket
 
     @property
     def market(self) -> ProcurementMarket:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.dialogue import Reply, Request, ToolCall
-from evalkit.envs.arguments import Parsed, Refusal, read_mapping
+from evalkit.envs.arguments import ParsedValue, Refusal, read_mapping
 from evalkit.envs.environment import Facts, Kit
 from evalkit.envs.mersenne import RandomStateStream
 from evalkit.envs.replay import Position, advance, begin
@@ -167,7 +167,7 @@ def play_knuth(instance: SchedulingInstance) -> Played:
         reply = answer("knuth", play, request)
         texts = [json.loads(call.arguments) for call in reply.calls if call.name == ACTION]
         submitted = read_mapping(texts[0][ARGUMENT]) if texts else None
-        _reply(played, reply, submitted.value if isinstance(submitted, Parsed) else {})
+        _reply(played, reply, submitted.value if isinstance(submitted, ParsedValue) else {})
     return played
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from evalkit.envs.pricing.demand import FAMILIES, LINEAR, PERIODIC, Family
 from evalkit.envs.pricing.instance import (
     DIFFICULTIES,
-    Making,
+    MarketDraw,
     family_of_seed,
     groups_of,
     native_market,
@@ -20,8 +20,8 @@ from evalkit.envs.pricing.instance import (
 from tests.envs.pricing.playing import rows
 
 
-def making(products: int, family: Family = LINEAR, **more: Any) -> Making:
-    return Making(products=products, family=family, **more)
+def making(products: int, family: Family = LINEAR, **more: Any) -> MarketDraw:
+    return MarketDraw(products=products, family=family, **more)
 
 
 def test_golden_instances_are_made_bit_for_bit(shared: Path) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from evalkit.envs.procurement.generate import (
     DIFFICULTIES,
     N40K5,
-    Made,
+    MadeMarket,
     Shape,
     item_ids,
     native_market,
@@ -50,7 +50,7 @@ def test_golden_instances_are_made_bit_for_bit(shared: Path) -> None:
 @pytest.mark.parametrize("shape", [*DIFFICULTIES.values(), N40K5, MORE_DEALS, FEW_DEALS])
 def test_every_market_is_what_its_shape_says(make: Any, shape: Shape) -> None:
     for seed in range(6):
-        made: Made = make(shape, seed)
+        made: MadeMarket = make(shape, seed)
         market = made.market
         assert [len(market.categories), len(market.items), len(market.deals), len(market.effectiveness)] == [
             shape.categories,

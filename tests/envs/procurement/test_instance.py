@@ -7,7 +7,7 @@ import pytest
 
 from evalkit.envs.lines import DERIVED, canonical
 from evalkit.envs.procurement import best, instance
-from evalkit.envs.procurement.generate import DIFFICULTIES, Made, Shape
+from evalkit.envs.procurement.generate import DIFFICULTIES, MadeMarket, Shape
 from evalkit.envs.procurement.procurement import PROCUREMENT
 from evalkit.envs.procurement.score import score
 from evalkit.errors import UsageError
@@ -326,7 +326,7 @@ def test_every_parameter_has_a_default_that_it_accepts_and_they_are_basic_s() ->
 def test_no_market_of_a_large_suite_is_solved_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     solved = []
 
-    def counted(made: Made) -> best.Best:
+    def counted(made: MadeMarket) -> best.Best:
         solved.append(made)
         return best.Best(digits="1", workers=1.0, cost=1, plan={}, gap=0.0, proven=True)
 

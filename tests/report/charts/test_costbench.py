@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalkit.report.charts.path import Called, aligned, short_name
+from evalkit.report.charts.path import DrawnCall, aligned, short_name
 from evalkit.report.environments.costbench import costbench_figures, path_of
 from tests.support.chart_episodes import Played, line_of, played
 
@@ -56,9 +56,9 @@ def test_losses_add_up_to_the_gap(agent: str) -> None:
     assert reached
 
 
-def called(step: int, tool: str, outcome: str = "ok") -> Called:
+def called(step: int, tool: str, outcome: str = "ok") -> DrawnCall:
     charged = outcome in ("ok", "banned", "failed")
-    return Called(
+    return DrawnCall(
         step=step,
         turn=step,
         tool=tool,

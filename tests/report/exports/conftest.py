@@ -7,7 +7,7 @@ import pytest
 from evalkit.envs import table
 from evalkit.frozen.manifests import write_manifest
 from evalkit.frozen.void import Void, add_voids
-from evalkit.report.exports.episodes import Chosen, choose
+from evalkit.report.exports.episodes import ExportChoice, choose
 from tests.support.guessing_game import calls, guess, hint, say
 from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
 from tests.support.run_directories import write_run
@@ -48,5 +48,5 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def chosen(run: Path) -> Chosen:
+def chosen(run: Path) -> ExportChoice:
     return choose(run)

@@ -8,14 +8,14 @@ import orjson
 import pytest
 
 from evalkit.errors import StorageError
-from evalkit.report.exports.episodes import Chosen
+from evalkit.report.exports.episodes import ExportChoice
 from evalkit.report.exports.inspect_log import write_inspect
 from evalkit.store import disk
 from tests.report.exports.conftest import EXPORTED, HOSTILE, ID
 from tests.support.guessing_runs import ENVIRONMENTS
 
 
-def logs(chosen: Chosen, folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+def logs(chosen: ExportChoice, folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
     """By agent and suite: each log's members, as JSON."""
     assert write_inspect(chosen, ENVIRONMENTS, folder / "logs") == 0
     found = {}
@@ -28,7 +28,7 @@ def logs(chosen: Chosen, folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
     return found
 
 
-def test_there_is_one_log_an_agent_and_suite_with_one_sample_an_episode(chosen: Chosen, tmp_path: Path) -> None:
+def test_there_is_one_log_an_agent_and_suite_with_one_sample_an_episode(chosen: ExportChoice, tmp_path: Path) -> None:
     found = logs(chosen, tmp_path)
     assert set(found) == {("good", "s"), ("odd", "s"), ("good", "t/x?k=2")}
     samples = [value for held in found.values() for name, value in held.items() if name.startswith("samples/")]
@@ -38,7 +38,7 @@ def test_there_is_one_log_an_agent_and_suite_with_one_sample_an_episode(chosen: 
     assert all(len(held["summaries.json"]) == len(held) - 2 for held in found.values())
 
 
-def test_a_log_says_what_the_report_says(chosen: Chosen, tmp_path: Path) -> None:
+def test_a_log_says_what_the_report_says(chosen: ExportChoice, tmp_path: Path) -> None:
     from evalkit.report.report import report
 
     found, made = logs(chosen, tmp_path), report(chosen.run)
@@ -52,7 +52,7 @@ def test_a_log_says_what_the_report_says(chosen: Chosen, tmp_path: Path) -> None
     assert found["odd", "s"]["header.json"]["eval"]["metadata"]["void"] == 1
 
 
-def test_usage_is_counted_as_inspect_counts(chosen: Chosen, tmp_path: Path) -> None:
+def test_usage_is_counted_as_inspect_counts(chosen: ExportChoice, tmp_path: Path) -> None:
     for held in logs(chosen, tmp_path).values():
         (total,) = held["header.json"]["stats"]["model_usage"].values()
         parts = [
@@ -64,7 +64,7 @@ def test_usage_is_counted_as_inspect_counts(chosen: Chosen, tmp_path: Path) -> N
             assert part["input_tokens"] + cached + part["output_tokens"] == part["total_tokens"]
 
 
-def test_arguments_that_are_no_object_are_kept_as_text(chosen: Chosen, tmp_path: Path) -> None:
+def test_arguments_that_are_no_object_are_kept_as_text(chosen: ExportChoice, tmp_path: Path) -> None:
     sample = logs(chosen, tmp_path)["odd", "s"]["samples/i0_epoch_1.json"]
     made = [call for message in sample["messages"] for call in message.get("tool_calls", ())]
     assert [call["arguments"] for call in made[:2]] == [{"text": "{]"}, {"text": "[1]"}]
@@ -75,7 +75,9 @@ def test_arguments_that_are_no_object_are_kept_as_text(chosen: Chosen, tmp_path:
     assert len({message["id"] for message in sample["messages"]}) == len(sample["messages"])
 
 
-def test_a_full_disk_leaves_nothing_behind(chosen: Chosen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_nothing_behind(
+    chosen: ExportChoice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(source: Path, target: Path) -> None:
         raise OSError(28, "No space left on device")
 
@@ -95,7 +97,7 @@ def test_deep_arguments_do_not_break_a_log(depth: int) -> None:
     orjson.dumps(found)
 
 
-def test_events_refer_to_messages_and_repeat_none(chosen: Chosen, tmp_path: Path) -> None:
+def test_events_refer_to_messages_and_repeat_none(chosen: ExportChoice, tmp_path: Path) -> None:
     write_inspect(chosen, ENVIRONMENTS, tmp_path / "logs")
     requests = 0
     for path in (tmp_path / "logs").iterdir():

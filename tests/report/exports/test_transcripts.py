@@ -9,7 +9,7 @@ import pytest
 from evalkit.errors import CorruptLogError, StorageError, UsageError
 from evalkit.frozen.void import FILE
 from evalkit.report.exports.chats import write_transcripts
-from evalkit.report.exports.episodes import Chosen, choose
+from evalkit.report.exports.episodes import ExportChoice, choose
 from evalkit.store import disk
 from tests.report.exports.conftest import EXPORTED, HOSTILE, ID
 from tests.support.guessing_runs import ENVIRONMENTS
@@ -17,7 +17,7 @@ from tests.support.guessing_runs import ENVIRONMENTS
 Line = dict[str, Any]
 
 
-def lines(chosen: Chosen, folder: Path) -> list[Line]:
+def lines(chosen: ExportChoice, folder: Path) -> list[Line]:
     out = folder / "out.jsonl"
     assert write_transcripts(chosen, ENVIRONMENTS, out) == 0
     return [orjson.loads(line) for line in out.read_bytes().splitlines()]
@@ -27,7 +27,7 @@ def of(found: list[Line], *place: object) -> list[Line]:
     return [line for line in found if line["metadata"]["episode"] == ID[place]]  # type: ignore[index]
 
 
-def test_each_episode_that_counts_is_there_once_a_period(chosen: Chosen, tmp_path: Path) -> None:
+def test_each_episode_that_counts_is_there_once_a_period(chosen: ExportChoice, tmp_path: Path) -> None:
     found = lines(chosen, tmp_path)
     assert (chosen.episodes, chosen.voided) == (EXPORTED, 1)
     assert len({line["metadata"]["episode"] for line in found}) == EXPORTED
@@ -37,7 +37,7 @@ def test_each_episode_that_counts_is_there_once_a_period(chosen: Chosen, tmp_pat
     assert not of(found, "odd", "s", "i0", 1)
 
 
-def test_a_chat_is_what_was_read_and_said(chosen: Chosen, tmp_path: Path) -> None:
+def test_a_chat_is_what_was_read_and_said(chosen: ExportChoice, tmp_path: Path) -> None:
     first, second, *_ = of(lines(chosen, tmp_path), "odd", "s", "i0", 0)
     roles = ["system", "user", "assistant", "tool", "tool", "assistant"]
     assert [message["role"] for message in first["messages"]] == roles
@@ -54,7 +54,7 @@ def test_a_chat_is_what_was_read_and_said(chosen: Chosen, tmp_path: Path) -> Non
     assert [message["content"] for message in second["messages"][2:4]] == [HOSTILE, f"Use a tool. You said: {HOSTILE}"]
 
 
-def test_tools_are_those_on_offer_and_what_became_of_them(chosen: Chosen, tmp_path: Path) -> None:
+def test_tools_are_those_on_offer_and_what_became_of_them(chosen: ExportChoice, tmp_path: Path) -> None:
     first = of(lines(chosen, tmp_path), "odd", "s", "i0", 0)[0]
     assert [tool["function"]["name"] for tool in first["tools"]] == ["hint", "guess"]
     (change,) = first["tools_changed"]
@@ -62,7 +62,7 @@ def test_tools_are_those_on_offer_and_what_became_of_them(chosen: Chosen, tmp_pa
     assert first["messages"][change["from_message"]]["role"] == "assistant"
 
 
-def test_what_is_known_of_an_episode_is_beside_it(run: Path, chosen: Chosen, tmp_path: Path) -> None:
+def test_what_is_known_of_an_episode_is_beside_it(run: Path, chosen: ExportChoice, tmp_path: Path) -> None:
     from evalkit.report.report import report
 
     results = {one.id: one for cell in report(run).cells for one in cell.episodes}
@@ -74,7 +74,7 @@ def test_what_is_known_of_an_episode_is_beside_it(run: Path, chosen: Chosen, tmp
         assert about["served_model"] == "m1-2026"
 
 
-def test_chats_take_what_their_episode_took(chosen: Chosen, tmp_path: Path) -> None:
+def test_chats_take_what_their_episode_took(chosen: ExportChoice, tmp_path: Path) -> None:
     held = of(lines(chosen, tmp_path), "good", "t/x?k=2", "i0", 0)
     assert sum(line["metadata"]["chat"]["cost_pico_usd"] for line in held) == held[0]["metadata"]["cost_pico_usd"]
     assert sum(line["metadata"]["chat"]["steps"] for line in held) == held[0]["metadata"]["steps"]
@@ -82,7 +82,7 @@ def test_chats_take_what_their_episode_took(chosen: Chosen, tmp_path: Path) -> N
     assert held[0]["metadata"]["axes"] == {"k": 2}
 
 
-def test_a_request_that_was_refused_has_no_reply(chosen: Chosen, tmp_path: Path) -> None:
+def test_a_request_that_was_refused_has_no_reply(chosen: ExportChoice, tmp_path: Path) -> None:
     last = of(lines(chosen, tmp_path), "odd", "s", "i1", 0)[-1]
     assert last["metadata"]["ending"] == "content_filter"
     assert [message["role"] for message in last["messages"]] == ["system", "user"]
@@ -93,7 +93,7 @@ def test_a_choice_of_agents_and_suites_is_kept_to(run: Path, tmp_path: Path) -> 
     assert {(line["metadata"]["agent"], line["metadata"]["suite"]) for line in found} == {("good", "t/x?k=2")}
 
 
-def test_nothing_is_written_over(chosen: Chosen, tmp_path: Path) -> None:
+def test_nothing_is_written_over(chosen: ExportChoice, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     out.write_text("mine")
     with pytest.raises(UsageError, match="exists already"):
@@ -101,7 +101,9 @@ def test_nothing_is_written_over(chosen: Chosen, tmp_path: Path) -> None:
     assert out.read_text() == "mine"
 
 
-def test_a_full_disk_leaves_nothing_behind(chosen: Chosen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_nothing_behind(
+    chosen: ExportChoice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(source: Path, target: Path) -> None:
         raise OSError(28, "No space left on device")
 
@@ -117,7 +119,7 @@ def test_a_damaged_list_of_void_episodes_is_refused(run: Path) -> None:
         choose(run)
 
 
-def test_another_environment_than_was_played_is_said(chosen: Chosen, tmp_path: Path) -> None:
+def test_another_environment_than_was_played_is_said(chosen: ExportChoice, tmp_path: Path) -> None:
     from dataclasses import replace
 
     from evalkit.dialogue import Message

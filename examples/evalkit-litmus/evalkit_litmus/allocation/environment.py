@@ -16,7 +16,7 @@ from msgspec import Meta
 from evalkit import Environment, Facts, Score, UsageError
 from evalkit.extend import (
     LOOP,
-    Accepted,
+    AcceptedAction,
     Getter,
     Kit,
     PeriodsState,
@@ -96,7 +96,9 @@ REFUSALS = dict.fromkeys(("missing_workers", "missing_tasks", "unknown_workers",
 """Outcomes of an assignment that is none, in the order in which they are looked for."""
 
 
-def submit(state: PeriodsState[AllocationWorld], mapping: Mapping[Any, Any]) -> Accepted[AllocationWorld] | Refusal:
+def submit(
+    state: PeriodsState[AllocationWorld], mapping: Mapping[Any, Any]
+) -> AcceptedAction[AllocationWorld] | Refusal:
     """Judge a mapping from tasks to workers. Outcomes: those of `REFUSALS`, or an accepted action.
 
     The action's facts: `workers`, by task in the order of their numbers; `pays` and `revenue` of the period, `pays` by
@@ -122,7 +124,7 @@ def submit(state: PeriodsState[AllocationWorld], mapping: Mapping[Any, Any]) -> 
         revenue=world.revenue + revenue,
         pays=tuple(before + pay[worker] for before, worker in zip(world.pays, workers, strict=True)),
     )
-    return Accepted(
+    return AcceptedAction(
         world=after,
         facts={
             "workers": [mapping[task] for task in tasks],

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from evalkit import Environment, Facts, Reply, Score, Tool
 from evalkit.extend import (
     LOOP,
-    Accepted,
+    AcceptedAction,
     Getter,
     Kit,
     Observation,
@@ -122,7 +122,7 @@ REFUSALS = dict.fromkeys(("missing_products", "unknown_products", "not_numbers",
 """Outcomes of prices that are none, in the order in which they are looked for."""
 
 
-def submit(state: PeriodsState[SellerWorld], mapping: Mapping[Any, Any]) -> Accepted[SellerWorld] | Refusal:
+def submit(state: PeriodsState[SellerWorld], mapping: Mapping[Any, Any]) -> AcceptedAction[SellerWorld] | Refusal:
     """Judge a mapping from products to prices. Outcomes: those of `REFUSALS`, or an accepted action.
 
     The action's facts: `price`, as it counts.
@@ -139,7 +139,7 @@ def submit(state: PeriodsState[SellerWorld], mapping: Mapping[Any, Any]) -> Acce
             return Refusal(outcome, {"ids": listed(ids)})
     assert price is not None
     counted = min(max(price, -MOST_PRICE), MOST_PRICE)  # a whole number stays one: it is shown as it was set
-    return Accepted(world=replace(state.world, price=counted), facts={"price": counted}, history="")
+    return AcceptedAction(world=replace(state.world, price=counted), facts={"price": counted}, history="")
 
 
 def _told_hint(state: PeriodsState[SellerWorld]) -> str:
