@@ -322,15 +322,16 @@ class Checks:
         if self._draws.uniform() < COMMANDS:
             self.commands()
 
-    def complete(self, episodes: int) -> None:
+    def complete(self, episodes: int, *, failed: bool) -> None:
         """When a process says that its run is complete: of all that the sweep asks for, the log holds the end, and all
-        its rows are in compacted files."""
+        its rows are in compacted files. `failed`: another process went on after that, and its disk refused something,
+        so it has told its user to start the same command again."""
         ended = sum(bool(one.ending) for one in read_index(self._world.run).episodes.values())
         if ended < episodes:
             raise Broken(f"the run says that it is complete, and {ended} of {episodes} episodes have ended")
         # The journal of a process that could not take the run over may still be there, empty.
         left = [tail_of(one) for kind in KINDS for one in lay_out(self._world.run, kind).segments if one.is_object]
-        if any(tail.table is not None or tail.entries for tail in left):
+        if not failed and any(tail.table is not None or tail.entries for tail in left):
             raise Broken("the run says that it is complete, and other programs do not find all its rows in steps/")
 
     def _asks_as_usual(self, usual: Asks) -> None:

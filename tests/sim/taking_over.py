@@ -30,6 +30,8 @@ class TakingOver:
 
     def __init__(self, world: "World") -> None:
         self._world = world
+        self.failed = False
+        """Whether, in this life, the one that was stopped went on and ended with an error."""
 
     def begins(self, how: TakenOver) -> None:
         """The process is stopped here; another begins, and the lock does not keep it out. Then both go on."""
@@ -89,6 +91,7 @@ class TakingOver:
                 return None
             world.say(f"the one that was stopped ends: {first if isinstance(first, str) else first and first.reason}")
             world.process = None
+            self.failed = isinstance(first, str)
             with suppress(Died):
                 while not second.over:
                     if world.crew.present and world.crew.next_at() < second.process.loop.next_at():

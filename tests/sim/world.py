@@ -298,6 +298,7 @@ class World:
         if life.crew is not None:
             self.crew.begin(life.crew)
         self.progress = self.network.progress = self.now
+        self.taking.failed = False
         self.say(
             f"life {number} begins"
             + (f", the wall clock has jumped {life.clock_s:+.0f} s" if life.clock_s else "")
@@ -318,7 +319,7 @@ class World:
         self._end(life, number, outcome)
         self.checks.between_lives(closed=self.closed)
         if isinstance(outcome, RunOutcome) and outcome.reason == "complete" and not self.checks.suspended:
-            self.checks.complete(outcome.episodes)
+            self.checks.complete(outcome.episodes, failed=self.taking.failed)
         if isinstance(outcome, RunOutcome) and outcome.reason == "deferred" and not self.deferred:
             raise Broken(f"a life ends with {outcome.remaining} episodes that remain, and none was set aside in it")
         flaw = self.reading.flaw(self.network.long_bodies)
