@@ -11,7 +11,7 @@ else is private. A name is loaded when it is first used.
 
     environments    Texts, Presentation, Kit, Opening, Observation, fill
     suites' lines   read_line, parameters_of, checked
-    periods         LOOP, Rules, Getter, Accepted, Refusal, PeriodsState, listed
+    periods         LOOP, Rules, Getter, AcceptedAction, Refusal, PeriodsState, listed
     chats           Request, Sampling
     policies        Policy, calling, offered, asking, results, mistaken
     dialects        Dialect, OPENAI_CHAT

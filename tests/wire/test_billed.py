@@ -16,6 +16,6 @@ def test_what_the_table_says() -> None:
 
 
 def test_the_page_holds_the_table() -> None:
-    page = (PROJECT / "docs" / "providers.md").read_text()
+    page = (PROJECT / "docs" / "provider-details.md").read_text()
     for outcome, billed in BILLED.items():
         assert f"| `{outcome}` | {'yes' if billed else 'no'} |" in page

@@ -295,7 +295,7 @@ def _caches(
     rates: Mapping[str, float],
 ) -> Iterator[str]:
     """By lane whose episodes ask so slowly, or so fast, that a prompt cache of another lifetime pays: a sentence."""
-    for lane, endpoint in {one.lane: one for one in resolved.endpoints.values()}.items():
+    for lane, endpoint in {one.lane: one for one in resolved.endpoints.values() if one.lane in reply_s}.items():
         lives = {USUAL_CACHE: CacheLife(bytes, USUAL_CACHE_S), **lives_of(endpoint.provider, endpoint.model)}
         in_lane = [cell for cell in plans if cell.lane == lane]
         requests = max(1.0, sum(cell.requests for cell in in_lane))
