@@ -38,7 +38,7 @@ from evalkit.spec.decide import POINTS
 ANSWERS = "answers"
 """The name of the table."""
 LEANS = (
-    "the run ended agents as soon as their questions were answered: a mean at such a stop leans outward, and only the "
+    "the run ended agents as soon as their questions were answered: a mean at such a stop is biased, and only the "
     "table of answers has intervals that take this into account"
 )
 """What the table of scores must say of a run that asks a question."""
@@ -81,7 +81,7 @@ def answers_table(
             f"{_rule(frozen)}; whichever comes first; scores count from {POINTS * frozen.scores[0]:g} to "
             f"{POINTS * frozen.scores[1]:g}",
             *([best_words(asked.best, frozen.margin, decided=asked.decided)] if asked.best is not None else []),
-            "estimate: at a stop it leans outward, since a stop comes when luck adds to a difference; of an agent "
+            "estimate: biased away from 0 at a stop, since that comes when luck adds to a difference; of an agent "
             "alone, its own mean; a p-value for one look would not be valid, so there is none",
             *(f"{' and '.join(one.subject)}: {cut}" for one in asked.answers if (cut := asked.cut_words(one))),
             *doubts(asked, given, voids),

@@ -40,8 +40,8 @@ class QuestionAnswer:
     """(first, second): the difference is the second's mean less the first's; or an agent alone, and its own mean."""
     answer: Word
     mean: float
-    """Of the draws; nan before the first turn. At a stop it leans outward: a stop comes when luck adds to a
-    difference."""
+    """Of the draws; nan before the first turn. Biased away from 0 at a stop, which comes when luck adds to
+    a difference."""
     low: float
     high: float
     """Where the true mean lies, valid at all looks of all answers together, but for a share `alpha` of runs."""
@@ -285,7 +285,7 @@ class RunQuestion:
         mean = statistics.fmean(scores[-1]) - (statistics.fmean(scores[0]) if len(scores) == 2 else 0.0)
         of = "the mean" if len(scores) == 1 else f"{answer.subject[1]} less {answer.subject[0]}"
         return (
-            f"Of {many(beyond, 'score')} beyond {points(least)} to {points(most)} these ends count; as they are, {of} "
+            f"{many(beyond, 'score')} cut to the range from {points(least)} to {points(most)}; uncut, {of} "
             f"is {points(mean)}."
         )
 

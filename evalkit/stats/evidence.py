@@ -121,7 +121,7 @@ class LookResult:
     draws: int
     """In whole turns: those that count."""
     mean: float
-    """Of them; nan before the first turn. At a stop it leans outward: a stop comes when luck adds to a difference."""
+    """Of them; nan before the first turn. Biased away from 0 at a stop, which comes when luck adds to a difference."""
     low: float
     high: float
     """Where the true mean lies, valid at all looks together."""

@@ -54,7 +54,7 @@ def test_the_table_of_answers_follows_the_scores(run: Path) -> None:
         assert row["interval"] == (100 * answer.low, 100 * answer.high)
         assert row["interval"][0] <= row["estimate"] <= row["interval"][1]
         assert row["answered_with"] == answer.at <= row["draws"]
-    assert any("leans outward" in note for note in answers.notes)
+    assert any("biased away from 0" in note for note in answers.notes)
 
 
 def test_the_log_alone_gives_the_answers_that_the_run_gave(run: Path) -> None:
@@ -154,7 +154,7 @@ def test_an_answer_says_which_scores_were_cut_and_what_the_mean_is_without(run: 
     answer = next(one for one in cut.answers if one.subject == ("knuth", "random"))
     first, second = (cut._scores[agent][: answer.draws] for agent in answer.subject)
     mean = sum(one for one in second if one is not None) - sum(one for one in first if one is not None)
-    words = f"Of {answer.draws} scores beyond 0.0 to 100.0 these ends count; as they are, random less knuth is"
+    words = f"{answer.draws} scores cut to the range from 0.0 to 100.0; uncut, random less knuth is"
     assert cut.cut_words(answer) == f"{words} {100 * mean / answer.draws:.1f}."
     assert any(words in line for line in cut.words())
     assert any(words in note for note in answers_table(cut, [], [], []).notes)
