@@ -29,7 +29,10 @@ def test_a_fork_ends_and_prints_as_a_new_process_does(tmp_path: Path, words: tup
         check=False,
     )
     assert (forked.returncode, forked.stdout, forked.stderr) == (new.returncode, new.stdout, new.stderr)
-    first, second = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders)
+    first, second = (
+        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        for folder in folders
+    )
     assert first == second
 
 

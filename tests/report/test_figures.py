@@ -251,7 +251,10 @@ def test_report_writes_files_of_each_figure(run: Path, tmp_path: Path, capsys: p
     assert main(["report", str(run), "--figures", str(folder)]) == 0
     assert "12 figures" in capsys.readouterr().out
     names = sorted(path.name for path in folder.iterdir())
-    assert len(names) == 3 * 12 + 1
+    assert len(names) == 5 * 12 + 1
+    assert {name.partition("figure_scores")[2] for name in names if name.startswith("figure_scores")} == {
+        *(".svg", ".png", ".pdf", "-slide.pdf", ".csv")
+    }
     text = (folder / "index.html").read_text()
     assert not re.search(r"<(script|link|img)[^>]*(src|href)=.?https?:", text)
     assert (folder / "figure_scores.csv").read_text().startswith("suite,axis:")
