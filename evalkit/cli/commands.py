@@ -108,6 +108,7 @@ COMMANDS: Mapping[str, Command] = {
         "decide whether agents have become worse; stop when it is known",
         (
             "evalkit gate runs/mine.toml --against baseline.zip --budget 5",
+            "evalkit gate runs/mine.toml --against baseline.zip --again",
             "evalkit gate runs/mine.toml --against old-prompt --margin 2 --markdown comment.md",
             "evalkit gate runs/mine.toml --against runs/main --agent new=old --junit gate.xml",
         ),

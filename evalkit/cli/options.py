@@ -135,6 +135,11 @@ def gate(sub: argparse.ArgumentParser) -> None:
         help="compare these (default: those of one name; with an agent of the sweep all others); can be repeated",
     )
     sub.add_argument(
+        "--again",
+        action="store_true",
+        help="play the old agents of a run or an archive again, in turns with the new, instead of taking their scores",
+    )
+    sub.add_argument(
         "--margin",
         metavar="X",
         type=float,

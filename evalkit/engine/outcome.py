@@ -1,6 +1,6 @@
 """How one call of `run` ended: the report of the command line, and its exit code."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,35 +21,35 @@ class RunOutcome:
     reason: str
     """Why it stopped: `complete`, `decided`, `limit`, `budget`, `deadline`, `interrupt`, `storage`, `corrupt`,
     `errors`, `lane`, `agent`, `refused`, `deferred`, `workers`, `cluster`."""
-    why: str
+    why: str = ""
     """The same in a sentence that names what decided; empty where nothing remains to be played."""
-    messages: tuple[str, ...]
-    """What went wrong, in sentences with remedies."""
     episodes: int
     """All that the spec asks for."""
     ended: int
-    remaining: int
-    unfinished: int
-    """The remaining ones that had started in this call and that money or time could not finish."""
-    remaining_cost: int | None
-    """Predicted pico-dollars of the remaining ones; None: not predicted."""
-    refused: int
-    """The remaining ones whose last request in this call the provider refused, not because of the model."""
-    broken: int
-    """The remaining ones that an internal error stopped."""
-    steps: int
-    """In this call."""
-    elapsed_s: float
     spent: int
     """Pico-dollars, all calls together: steps and charges."""
-    unconfirmed: int
-    """Of it, the open leases of crashed sessions."""
     budget: int | None
     simulated: str
     """Whether its money is real, as of the manifest."""
-    unmetered: UnmeteredReplies
+    messages: tuple[str, ...] = ()
+    """What went wrong, in sentences with remedies."""
+    remaining: int = 0
+    unfinished: int = 0
+    """The remaining ones that had started in this call and that money or time could not finish."""
+    remaining_cost: int | None = None
+    """Predicted pico-dollars of the remaining ones; None: not predicted."""
+    refused: int = 0
+    """The remaining ones whose last request in this call the provider refused, not because of the model."""
+    broken: int = 0
+    """The remaining ones that an internal error stopped."""
+    steps: int = 0
+    """In this call."""
+    elapsed_s: float = 0.0
+    unconfirmed: int = 0
+    """Of it, the open leases of crashed sessions."""
+    unmetered: UnmeteredReplies = field(default_factory=UnmeteredReplies)
     """Replies whose provider did not say what they used, all calls together."""
-    example: str
+    example: str = ""
     """An episode to look at."""
     question: dict[str, Any] | None = None
     """What the run was to find out, with its answers, as plain values; None: it was not asked anything."""

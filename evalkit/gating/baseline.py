@@ -1,7 +1,8 @@
-"""What a gate compares with: an agent of the sweep, which is played beside the new ones, or a run with stored scores.
+"""What a gate compares with: an agent that is played beside the new ones, or a run with stored scores.
 
-A stored side was played at another hour. What has changed at the provider since is in the difference, and no test can
-tell it from the agents; so words say how old the scores are.
+The agent is one of the sweep, or one that another run has frozen. A stored side was played at another hour: what has
+changed at the provider since is in the difference, and no test can tell it from the agents; so words say how old the
+scores are.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,10 +13,13 @@ from pathlib import Path
 
 import msgspec
 
-from evalkit.engine.freezing.freeze import ResolvedSweep
+from evalkit.engine.freezing.freeze import ResolvedSweep, with_old_agent
+from evalkit.engine.freezing.keeping import shared
+from evalkit.engine.universe import cells
 from evalkit.errors import RunError, UsageError, nearest
 from evalkit.frozen.instances import laid
 from evalkit.frozen.manifest import Manifest, ManifestSuite
+from evalkit.frozen.manifests import read_manifest
 from evalkit.frozen.void import read_voids
 from evalkit.playing.specs import run_directory
 from evalkit.report.behaviour import SERVED_COLUMNS, played_times
@@ -29,6 +33,10 @@ STORED = "baseline "
 """Before the name of an old agent that is not played: no agent's name has a space."""
 
 
+OLD = "@baseline"
+"""After the name of an old agent of another run that is played again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
     """The old side."""
@@ -36,7 +44,7 @@ class Baseline:
     label: str
     """As it was named."""
     manifest: Manifest | None = None
-    """Of its run; None: it is an agent of the sweep."""
+    """Of its run; None: it is played."""
     episodes: Mapping[tuple[str, str], Sequence[EpisodeResult]] = field(default_factory=dict)
     """Its scored episodes, by agent and suite."""
     played: Mapping[str, tuple[datetime, datetime]] = field(default_factory=dict)
@@ -53,13 +61,15 @@ class Baseline:
         return "" if last is None else span(max(0.0, (now - last.replace(tzinfo=UTC)).total_seconds()))
 
 
-def read_baseline(against: str, resolved: ResolvedSweep) -> Baseline:
-    """An agent of the sweep by its name; else a run, or an archive. Raises UsageError, RunError, CorruptLogError,
-    StorageError."""
+def read_baseline(against: str, resolved: ResolvedSweep, *, scores: bool = True) -> Baseline:
+    """An agent of the sweep by its name; else a run, or an archive, with its scores or without. Raises UsageError,
+    RunError, CorruptLogError, StorageError."""
     if against in resolved.manifest.agents:
         return Baseline(label=against)
     try:
         with _opened(against) as directory:
+            if not scores:
+                return Baseline(label=against, manifest=read_manifest(directory))
             manifest, steps, results = read_run(directory, SERVED_COLUMNS)
             voids = read_voids(directory)
     except RunError as flaw:
@@ -117,6 +127,37 @@ def _chosen(words: str, new: Sequence[str], baseline: Baseline) -> tuple[str, st
         hint = nearest(old, baseline.agents) if splits else ""
         raise UsageError(f"--agent {words}: expected NEW=OLD, with an agent of {baseline.label}.{hint}")
     raise UsageError(f"--agent {words}: the sweep has no agent {name!r}.{nearest(name, new)}")
+
+
+def in_turns(
+    baseline: Baseline, resolved: ResolvedSweep, pairs: Sequence[tuple[str, str]]
+) -> tuple[ResolvedSweep, list[tuple[str, str]], tuple[str, ...]]:
+    """(the sweep with a run's old agents beside its own, the pairs with the names that these have there, what has not
+    changed, in words). Raises UsageError.
+
+    An old agent is played as its run has frozen it, and only in the environments where it differs from its partner.
+    """
+    assert baseline.manifest is not None
+    was, now = cells(baseline.manifest), cells(resolved.manifest)
+    differing: dict[str, set[str]] = {old: set() for old, _ in pairs}
+    asked, alike = list[tuple[str, str]](), list[str]()
+    for old, new in pairs:
+        both = [name for name in resolved.manifest.agents[new].packs if (old, name) in was]
+        same = [name for name in both if was[old, name].key == now[new, name].key]
+        if same:
+            where = f" in {', '.join(same)}" if same != both else ""
+            alike.append(
+                f"{new} is {old} of {baseline.label}, with its model, sampling and prompts, so it was not played{where}"
+            )
+        if same != both or not both:
+            asked.append((f"{old}{OLD}", new))
+            differing[old].update(set(both) - set(same))
+    for old, environments in differing.items():
+        if environments:
+            resolved = with_old_agent(resolved, f"{old}{OLD}", baseline.manifest, old, environments)
+    for words in shared(resolved.manifest):
+        raise UsageError(f"gate: {words}.")
+    return resolved, asked, tuple(alike)
 
 
 def narrowed_to(

@@ -22,7 +22,7 @@ from evalkit.engine.universe import Choice
 from evalkit.engine.view import View
 from evalkit.frozen.manifest import Manifest
 from evalkit.frozen.question_files import read_frozen
-from evalkit.gating.baseline import STORED, Baseline, narrowed_to
+from evalkit.gating.baseline import STORED, Baseline, in_turns, narrowed_to
 from evalkit.money import show_usd, usd_number
 from evalkit.playing.sweeps import run_sweep
 from evalkit.results.answers import QuestionAnswer, points
@@ -108,13 +108,15 @@ class GateOutcome:
     outcome: RunOutcome
     baseline: Baseline
     policy: GateTable
-    checks: tuple[GateCheck, ...]
-    notes: tuple[str, ...]
+    checks: tuple[GateCheck, ...] = ()
+    alike: tuple[str, ...] = ()
+    """New agents that are their old ones, in words."""
+    notes: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> GateVerdict:
-        """`fail` where a check fails, `pass` where all pass."""
-        found = {check.verdict for check in self.checks}
+        """`fail` where a check fails, `pass` where all pass, or where there is nothing to check."""
+        found = {check.verdict for check in self.checks} or ({"pass"} if self.alike else set())
         return "fail" if "fail" in found else "pass" if found == {"pass"} else "undecided"
 
     @property
@@ -132,6 +134,8 @@ class GateOutcome:
         """The verdict, and what it rests on."""
         if self.verdict == "fail":
             return f"fail: {' '.join(check.words for check in self.checks if check.verdict == 'fail')}"
+        if self.verdict == "pass" and not self.checks:
+            return f"pass: {'; '.join(self.alike)}."
         if self.verdict == "pass":
             margins = sorted({points(check.answer.wanted) for check in self.checks}, key=float)
             pairs = " and ".join(dict.fromkeys(f"{check.new} beside {check.old}" for check in self.checks))
@@ -207,11 +211,30 @@ async def play_gate(
     policy: GateTable,
     options: RunOptions,
     show: Callable[[View], None],
+    *,
+    again: bool = False,
 ) -> GateOutcome:
-    """Play until the gate knows, or until it cannot. `pairs`: of old and new agent.
+    """Play until the gate knows, or until it cannot. `pairs`: of old and new agent; `again`: play the old ones of a run
+    in turns with the new ones.
 
     Raises UsageError where nothing can be compared, and what `run_sweep` raises.
     """
+    alike: tuple[str, ...] = ()
+    if again and baseline.manifest is not None:
+        resolved, pairs, alike = in_turns(baseline, resolved, pairs)
+        baseline = replace(baseline, manifest=None)
+        if not pairs:
+            unplayed = RunOutcome(
+                directory=options.directory,
+                place=options.place,
+                reason="complete",
+                episodes=0,
+                ended=0,
+                spent=0,
+                budget=resolved.sweep.budget,
+                simulated=resolved.manifest.simulated,
+            )
+            return GateOutcome(outcome=unplayed, baseline=baseline, policy=policy, alike=alike)
     narrow, stored = narrowed_to(baseline, resolved, pairs)
     names = {name for suite in resolved.manifest.suites.values() for name in (suite.name, suite.base)}
     policy.check(names, resolved.sweep.source)
@@ -223,23 +246,22 @@ async def play_gate(
         replace(options, asked=frozen, choice=Choice(agents=played)),
         show,
     )
-    return judged(outcome, baseline, policy)
+    return judged(outcome, baseline, policy, alike)
 
 
-def judged(outcome: RunOutcome, baseline: Baseline, policy: GateTable) -> GateOutcome:
+def judged(outcome: RunOutcome, baseline: Baseline, policy: GateTable, alike: tuple[str, ...] = ()) -> GateOutcome:
     """What a gate's run says. Raises CorruptLogError, StorageError."""
     manifest, _, results = read_run(outcome.place)
     frozen = read_frozen(outcome.place)
     if frozen is None or frozen.gate is None:  # interrupted before anything was written
-        return GateOutcome(outcome=outcome, baseline=baseline, policy=policy, checks=(), notes=())
+        return GateOutcome(outcome=outcome, baseline=baseline, policy=policy)
     question = GateQuestion(manifest, frozen)
     question.add_all(results)
     question.look()
     episodes = _by_place(question, manifest, results, baseline)
     checks = tuple(_check(question, answer, episodes, policy) for answer in question.answers)
-    return GateOutcome(
-        outcome=outcome, baseline=baseline, policy=policy, checks=checks, notes=tuple(_notes(question, baseline))
-    )
+    notes = (*alike, *_notes(question, baseline))
+    return GateOutcome(outcome=outcome, baseline=baseline, policy=policy, checks=checks, alike=alike, notes=notes)
 
 
 _Episodes = Mapping[tuple[str, str], Mapping[int, EpisodeResult]]
@@ -322,5 +344,5 @@ def _notes(question: GateQuestion, baseline: Baseline) -> list[str]:
     return [
         *notes,
         f"scores of {baseline.label} are stored{old}: what has changed at a provider since is in the difference, and "
-        "alpha does not cover it; `--against` an agent of the sweep plays both sides in turns",
+        "alpha does not cover it; `--again` plays both sides in turns",
     ]

@@ -109,21 +109,14 @@ def money_line(gated: GateOutcome) -> str:
 
 def gate_markdown(gated: GateOutcome) -> bytes:
     """For a pull request's comment: nothing of it is read as markup, or calls a person by name."""
-    table = gate_table(gated)
     lines = [MARK, f"## {SIGNS[gated.verdict]} evalkit gate: {gated.verdict}", "", as_cell_text(gated.sentence), ""]
     figure = figure_lines(gated.checks)
     if figure:
         fenced = [line.replace("`", "'") for line in figure]
         lines += ["```text", *fenced, "```", ""]
-    lines += [
-        "<details><summary>Table</summary>",
-        "",
-        markdown(table),
-        "</details>",
-        "",
-        as_cell_text(money_line(gated)),
-        "",
-    ]
+    if gated.checks:
+        lines += ["<details><summary>Table</summary>", "", markdown(gate_table(gated)), "</details>", ""]
+        lines += [as_cell_text(money_line(gated)), ""]
     return "\n".join(lines).replace("@", "@\u2060").encode()
 
 

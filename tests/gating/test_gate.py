@@ -2,11 +2,13 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from evalkit.frozen.manifests import read_manifest
 from evalkit.frozen.question_files import read_frozen
 from tests.gating.conftest import sweep
 from tests.support.command_line import Call
@@ -211,3 +213,90 @@ def test_a_gate_with_a_part_of_the_instances_goes_on_and_ends_as_one_call_would(
     said = call("gate", "new.toml", "--against", old)
     assert said.code == 2
     assert "new-gate" in said.message
+
+
+def test_the_agents_of_an_archive_are_played_again_as_they_were_frozen(call: Call, old: str) -> None:
+    assert call("export", old, "--format", "archive", "--out", "old.zip").code == 0
+    words = ("gate", sweep("new", "random"), "--against", "old.zip", "--again", "--json")
+    said = call(*words)
+    assert said.code == 4, said.err
+    found = json.loads(said.out.splitlines()[-1])
+    (check,) = found["checks"]
+    assert (found["stored"], check["agents"], check["verdict"]) == (False, ["a@baseline", "a"], "fail")
+    assert "both sides were played in turns" in said.out
+    manifest = read_manifest(Path("runs/new-gate"))
+    assert (manifest.agents["a@baseline"].policy, manifest.agents["a"].policy) == ("knuth", "random")
+    assert call("verify", "new-gate").code == 0
+    Path("old.zip").rename("again.zip")
+    again = json.loads(call("gate", "new.toml", "--against", "again.zip", "--again", "--json").out.splitlines()[-1])
+    assert again["checks"] == found["checks"]
+
+
+def test_an_old_agent_reads_the_prompts_of_its_run_whatever_its_file_says_now(call: Call) -> None:
+    pack, texts = Path("mine.toml"), '[scheduling]\nsystem = "Match each worker."\n'
+    pack.write_text(texts)
+    served = '[[agents]]\nname = "a"\nprovider = "simulated"\nmodel = "knuth"\nprompts = "mine.toml"\n'
+    suite = '[[suites]]\nname = "scheduling/basic"\ninstances = ["seed-0"]\n'
+    Path("old.toml").write_text(f"budget_usd = 50\n{served}{suite}")
+    assert call("run", "old.toml").code == 0
+    same = call("gate", "old.toml", "--against", "old", "--again", "--junit", "gate.xml", "--markdown", "comment.md")
+    assert same.code == 0, same.err
+    last = "pass: a is a of old, with its model, sampling and prompts, so it was not played."
+    assert same.out.splitlines()[-1] == last
+    assert last in Path("comment.md").read_text()
+    assert not Path("runs/old-gate").exists()
+    pack.write_text(texts.replace("each", "every"))
+    said = call("gate", "old.toml", "--against", "old", "--again")
+    assert said.code == 3, said.err
+    manifest = read_manifest(Path("runs/old-gate"))
+    now, was = (
+        manifest.packs[manifest.agents[name].packs["scheduling"]].texts["system"] for name in ("a", "a@baseline")
+    )
+    assert (now, was) == ("Match every worker.", "Match each worker.")
+
+
+def test_old_code_is_not_played_again_once_it_has_changed(
+    call: Call, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = """
+import evalkit
+
+@evalkit.agent(version={0})
+async def play(seat):
+    while not seat.ending:
+        await seat.act(await seat.ask())
+"""
+    (here / "gated_code.py").write_text(code.format(1))
+    monkeypatch.syspath_prepend(here)
+    served = '[[agents]]\nname = "a"\nagent = "gated_code:play"\nmodels = { main = "simulated/knuth" }\n'
+    suite = '[[suites]]\nname = "scheduling/basic"\ninstances = ["seed-0"]\n'
+    Path("old.toml").write_text(f"budget_usd = 50\n{served}{suite}")
+    assert call("run", "old.toml").code == 0
+    Path("new.toml").write_text(Path("old.toml").read_text().replace("/knuth", "/random"))
+    said = call("gate", "new.toml", "--against", "old", "--again")
+    assert said.code == 3, said.err
+    was = read_manifest(Path("runs/new-gate")).agents["a@baseline"].code
+    assert was is not None
+    assert was.roles["main"].model == "knuth"
+    (here / "gated_code.py").write_text(code.format(2))
+    del sys.modules["gated_code"]
+    said = call("gate", "new.toml", "--against", "old", "--again", "--name", "other")
+    assert said.code == 2
+    assert "new.toml: the old agent 'a': the code of gated_code:play has changed since" in said.message
+    assert not Path("runs/other").exists()
+
+
+def test_an_agent_that_did_not_change_on_one_suite_is_played_on_the_others(call: Call) -> None:
+    pack = Path("mine.toml")
+    pack.write_text('[scheduling]\nsystem = "Match each worker."\n')
+    served = (
+        'budget_usd = 50\n[[agents]]\nname = "a"\nprovider = "simulated"\nmodel = "random"\nprompts = "mine.toml"\n'
+    )
+    few = 'instances = ["seed-0"]\nvary = {{ periods = [2] }}\n'
+    suites = "".join(f'[[suites]]\nname = "{name}"\n{few}'.format() for name in ("scheduling/basic", "pricing/basic"))
+    Path("old.toml").write_text(served + suites)
+    assert call("run", "old.toml").code == 0
+    pack.write_text('[scheduling]\nsystem = "Match every worker."\n')
+    said = json.loads(call("gate", "old.toml", "--against", "old", "--again", "--json").out.splitlines()[-1])
+    assert [check["suite"] for check in said["checks"]] == ["scheduling/basic?periods=2"]
+    assert "so it was not played in pricing" in said["notes"][0]

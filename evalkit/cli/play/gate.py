@@ -42,7 +42,7 @@ def gate(args: argparse.Namespace) -> int:
     with display(json_lines=args.json) as show:
         show.phase("reading the sweep, its suites and the old scores")
         call = call_of(sweep, mark="--")
-        baseline = read_baseline(args.against, call.resolved)
+        baseline = read_baseline(args.against, call.resolved, scores=not args.again)
         if (
             baseline.manifest is not None
             and Path(args.against).exists()
@@ -52,7 +52,9 @@ def gate(args: argparse.Namespace) -> int:
         pairs = paired(baseline, call.resolved, args.agent)
         options = replace(call.options, announce=announce, phase=show.phase)
         gated = finish(
-            lambda stop: play_gate(call.resolved, baseline, pairs, policy, replace(options, stop=stop), show)
+            lambda stop: play_gate(
+                call.resolved, baseline, pairs, policy, replace(options, stop=stop), show, again=args.again
+            )
         )
     with unread():
         _tell(gated, args)
@@ -79,8 +81,9 @@ def _tell(gated: GateOutcome, args: argparse.Namespace) -> None:
         print()
     for line in gated.outcome.messages if gated.verdict == "undecided" else ():
         print(line)
-    print(money_line(gated))
-    print(f"The run is in {gated.outcome.directory}: `{program()} report`, `show` and `verify` read it.")
+    if gated.outcome.episodes:
+        print(money_line(gated))
+        print(f"The run is in {gated.outcome.directory}: `{program()} report`, `show` and `verify` read it.")
     counts = gated.policy.undecided
     print(visible(gated.sentence) + f" This counts as {counts}." * (gated.verdict == "undecided" != counts))
 

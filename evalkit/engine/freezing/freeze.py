@@ -8,7 +8,7 @@ import hashlib
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -37,7 +37,7 @@ from evalkit.money import FREE, TIERS, Price, Tier
 from evalkit.money import STANDARD as USUAL
 from evalkit.policy.table import find_policy, is_policy
 from evalkit.seeds import derive
-from evalkit.spec.agent_code import source_digest
+from evalkit.spec.agent_code import find_agent, source_digest
 from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.spec.identity import agent_identity, sampling_fields, suite_digest, variant
 from evalkit.spec.model import (
@@ -142,6 +142,67 @@ def resolve(sweep: Sweep, frozen: Manifest | None = None) -> ResolvedSweep:
     if twice:
         raise UsageError(f"{sweep.source}: {'; '.join(twice)}.")
     return ResolvedSweep(sweep=sweep, manifest=manifest, endpoints=endpoints)
+
+
+def with_old_agent(
+    resolved: ResolvedSweep, name: str, run: Manifest, old: str, environments: Collection[str]
+) -> ResolvedSweep:
+    """The sweep with an agent of another run under a name of its own. In these environments it reads and samples as the
+    run has frozen it; where its requests go, and what they cost, is today's.
+
+    Raises UsageError if that cannot be.
+    """
+    sweep, was = resolved.sweep, run.agents[old]
+    if name in resolved.manifest.agents:
+        raise UsageError(f"{sweep.source}: the agent {name!r} has the name of an old one: give it another.")
+    spec = AgentSpec(
+        name=name,
+        provider=was.provider,
+        model=was.model,
+        policy=was.policy,
+        script=was.script,
+        overrides=was.overrides,
+        notes=was.notes,
+        tags=was.tags,
+    )
+    with _placed(sweep.source, f"the old agent {old!r}"):
+        if was.code is not None:
+            spec = _unchanged(spec, was.code)
+        roles = {role: _endpoint(part, sweep) for role, part in spec.roles.items()}
+    endpoint = next(iter(roles.values()))
+    own = {endpoint_name(name, role, roles): part for role, part in roles.items() if part}
+    agent = structs.replace(
+        was,
+        name=name,
+        sampling={name: was.sampling[name] for name in environments},
+        packs={name: was.packs[name] for name in environments},
+        price=price_fields(FREE if endpoint is None else endpoint.model.price or FREE),
+        price_source=_price_source(endpoint),
+        tier_prices=_tier_prices(endpoint),
+        code=_code(spec, roles),
+    )
+    packs = {digest: run.packs[digest] for digest in agent.packs.values()}
+    sweep, endpoints = replace(sweep, agents=(*sweep.agents, spec)), {**resolved.endpoints, **own}
+    played = sorted({suite.environment for suite in resolved.manifest.suites.values()})
+    manifest = structs.replace(
+        resolved.manifest,
+        agents={**resolved.manifest.agents, name: agent},
+        packs={**packs, **resolved.manifest.packs},
+        plugins=brought(sweep, played, [endpoint.provider for endpoint in endpoints.values()]),
+    )
+    return ResolvedSweep(sweep=sweep, manifest=manifest, endpoints=endpoints)
+
+
+def _unchanged(spec: AgentSpec, was: ManifestCode) -> AgentSpec:
+    """The agent with its code, if that is what a run has played. Raises UsageError."""
+    code = find_agent(was.agent, {}, was.agent)
+    if (code.version, source_digest(code)) != (was.version, was.source):
+        raise UsageError(
+            f"the code of {was.agent} has changed since, and no run holds code: make the old and the new code two "
+            "agents of the sweep, or compare with stored scores."
+        )
+    models = {role: part.lane for role, part in was.roles.items()}
+    return replace(spec, agent=was.agent, version=code.version, code=code, models=models, params=was.params)
 
 
 @contextmanager
