@@ -24,7 +24,7 @@ from evalkit.dialogue import Message, Reply, Sampling, Tool, Usage
 from evalkit.wire.allowance import Allowance, checked_allowance, date_of, instant_of, until_s
 from evalkit.wire.anthropic_content import ID, NO_CONTENT, read_content, returned_content, text_block
 from evalkit.wire.anthropic_stream import ANTHROPIC_STREAM
-from evalkit.wire.dialect import GEO, CacheLife, Dialect, Quirks, splice
+from evalkit.wire.dialect import GEO, CacheLife, Dialect, Quirks, plain_settings, splice
 from evalkit.wire.extras import ANTHROPIC_FIELDS
 from evalkit.wire.fields import failure_beside, object_of, odd, sampling_objections, text_of, tool_objections
 from evalkit.wire.history import SYSTEM, extend_turns, fitting_id
@@ -65,10 +65,7 @@ def head(model: str, sampling: Sampling, quirks: Quirks, *, version: str = "") -
     names that and not the model."""
     named = {"anthropic_version": version} if version else {"model": model}
     plain: dict[str, Any] = {**named, "max_tokens": sampling.max_tokens}
-    for name in ("temperature", "top_p"):
-        value = getattr(sampling, name)
-        if value is not None and name not in quirks.refuses:
-            plain[name] = value
+    plain |= plain_settings(sampling, quirks)
     if sampling.effort and "effort" not in quirks.refuses:
         plain["output_config"] = {"effort": sampling.effort}
     extra = orjson.loads(sampling.extra) if sampling.extra else {}

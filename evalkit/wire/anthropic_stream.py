@@ -11,10 +11,9 @@ Source: https://platform.claude.com/docs/en/build-with-claude/streaming.
 from collections.abc import Mapping
 from typing import Any
 
-from evalkit.wire.alike import Alike
 from evalkit.wire.fields import RAW, object_of, text_of
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept
-from evalkit.wire.streams import StreamForm, joined, loads_event, raise_error
+from evalkit.wire.streams import Assembler, StreamForm, joined, loads_event, raise_error
 from evalkit.wire.usage import larger, stated
 
 _INPUT = frozenset({"input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"})
@@ -22,30 +21,19 @@ _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta
 """By the type of a delta: its field that holds the next piece."""
 
 
-class AnthropicAssembler:
-    """Satisfies `Assembler`."""
+class AnthropicAssembler(Assembler):
+    """Of Anthropic Messages."""
 
-    __slots__ = ("_blocks", "_cited", "_like", "_message", "_pieces", "_usage", "begun", "done", "size")
+    __slots__ = ("_blocks", "_cited", "_message", "_pieces", "_usage")
 
     def __init__(self) -> None:
-        self.begun, self.done, self.size = False, False, 0
-        self._like = Alike()
+        super().__init__()
         self._message: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
         self._pieces: dict[int, dict[str, list[str]]] = {}
         """By block and field."""
         self._cited: dict[int, list[Any]] = {}
-
-    def may_wait(self, piece: bytes) -> bool:
-        """Whether it looks like events alike."""
-        return self._like.framed(piece)
-
-    def skim(self, block: bytes, at: int) -> tuple[int, int]:
-        """Events alike."""
-        end, events, size = self._like.skim(block, at)
-        self.size += size
-        return end, events
 
     def take(self, name: bytes, data: bytes) -> None:
         """The next event."""
@@ -119,7 +107,7 @@ class AnthropicAssembler:
             pieces = self._pieces[place].setdefault(field, [])
             pieces.append(piece)
             self.size += len(piece)
-            self._like.learn(name, data, b'"%b"' % field.encode(), piece, pieces)
+            self.like.learn(name, data, b'"%b"' % field.encode(), piece, pieces)
         elif kind == "signature_delta":
             self._blocks[place]["signature"] = text_of(delta, "signature")
             self.size += len(text_of(delta, "signature"))

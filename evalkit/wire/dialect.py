@@ -169,6 +169,19 @@ class Dialect:
         return self.read(loads_lenient(body)[0])
 
 
+def bearer(key: str) -> Mapping[str, str]:
+    """The header of a key as most providers take it."""
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def plain_settings(sampling: Sampling, quirks: Quirks, *, top_p: str = "top_p", effort: str = "") -> dict[str, Any]:
+    """The settings that formats have as plain fields, without those that the model refuses; `top_p`, `effort`: what the
+    format calls them, empty if that is no plain field."""
+    names = {"temperature": "temperature", "top_p": top_p} | ({"effort": effort} if effort else {})
+    values = {name: getattr(sampling, field) for field, name in names.items() if field not in quirks.refuses}
+    return {name: value for name, value in values.items() if value not in (None, "")}
+
+
 def _path(path: str, model: str) -> str:
     return path.replace("{model}", quote(model, safe=""))
 

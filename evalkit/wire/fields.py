@@ -29,6 +29,27 @@ def object_of(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def first_object(raw: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    """The first entry of a field that is a list; None if it is no object, or there is none."""
+    value = raw.get(name)
+    first = value[0] if isinstance(value, list) and value else None
+    return first if isinstance(first, dict) else None
+
+
+def text_arguments(raw: Mapping[str, Any]) -> str:
+    """A call's arguments as text; JSON of what is none, and empty without any."""
+    value = raw.get("arguments")
+    return value if isinstance(value, str) else "" if value is None else dumps_any(value).decode()
+
+
+def is_object(text: str) -> bool:
+    """Whether a text is JSON of an object."""
+    try:
+        return isinstance(orjson.loads(text), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
 def call_ids(given_ids: Sequence[str]) -> list[str]:
     """An id for each call of a reply, all different: its own, or one made from its place if it has none or an earlier
     call has the same. Results are sent back with these ids, so providers refuse duplicates."""
@@ -53,11 +74,7 @@ def object_text(arguments: str) -> bytes:
     is `{}`, and any other, which only a cut or disobedient reply has, is `{"_raw": text}`."""
     if not arguments:
         return b"{}"
-    try:
-        whole = isinstance(orjson.loads(arguments), dict)
-    except orjson.JSONDecodeError:
-        whole = False
-    return arguments.encode() if whole else dumps_any({RAW: arguments})
+    return arguments.encode() if is_object(arguments) else dumps_any({RAW: arguments})
 
 
 def with_objects(message: Message) -> Message:

@@ -24,11 +24,12 @@ import orjson
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import Allowance
-from evalkit.wire.dialect import Dialect, Quirks, splice
+from evalkit.wire.dialect import Dialect, Quirks, plain_settings, splice
 from evalkit.wire.extras import GEMINI_FIELDS
 from evalkit.wire.fields import (
     call_ids,
     failure_beside,
+    first_object,
     object_of,
     object_text,
     odd,
@@ -39,7 +40,7 @@ from evalkit.wire.fields import (
 from evalkit.wire.history import NOTHING_SAID, SYSTEM, UNNAMED, extend_turns
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept
-from evalkit.wire.streams import StreamForm, joined, loads_event, raise_error
+from evalkit.wire.streams import Assembler, StreamForm, joined, loads_event, raise_error
 from evalkit.wire.usage import larger, stated, usage_of
 from evalkit.wire.verdicts import accepted_with, judge, judge_error
 
@@ -170,13 +171,13 @@ def _without(part: Mapping[str, Any], name: str) -> dict[str, Any] | None:
 _PLAIN = frozenset({"text", "thought"})
 
 
-class GeminiAssembler:
-    """Satisfies `Assembler`."""
+class GeminiAssembler(Assembler):
+    """Of Gemini. It learns of no events alike: each counts the tokens so far, so every one is taken."""
 
-    __slots__ = ("_candidate", "_counted", "_ended", "_parts", "_top", "_usage", "begun", "done", "size")
+    __slots__ = ("_candidate", "_counted", "_ended", "_parts", "_top", "_usage")
 
     def __init__(self) -> None:
-        self.begun, self.done, self.size = False, False, 0
+        super().__init__()
         self._top: dict[str, Any] = {}
         self._candidate: dict[str, Any] | None = None
         self._parts: list[Any] = []
@@ -186,16 +187,6 @@ class GeminiAssembler:
         """Whether usage came with the reason to finish, or after it."""
         self._ended = False
 
-    def may_wait(self, piece: bytes) -> bool:
-        """None: nothing tells the last."""
-        del piece
-        return False
-
-    def skim(self, block: bytes, at: int) -> tuple[int, int]:
-        """None: each event counts the tokens so far."""
-        del at
-        return len(block), 0
-
     def take(self, name: bytes, data: bytes) -> None:
         """The next event."""
         del name
@@ -203,9 +194,8 @@ class GeminiAssembler:
         if not isinstance(value, dict):
             return
         raise_error(value)
-        candidates = value.get("candidates")
-        candidate = candidates[0] if isinstance(candidates, list) and candidates else None
-        if isinstance(candidate, dict):
+        candidate = first_object(value, "candidates")
+        if candidate is not None:
             self.begun = True
             self._candidate = {**(self._candidate or {}), **candidate}
             parts = object_of(candidate, "content").get("parts")
@@ -272,10 +262,7 @@ def _head(_model: str, sampling: Sampling, quirks: Quirks) -> bytes:
     with tools may have."""
     extra = orjson.loads(sampling.extra) if sampling.extra else {}
     config: dict[str, Any] = {"maxOutputTokens": sampling.max_tokens}
-    for field, name in (("temperature", "temperature"), ("top_p", "topP")):
-        value = getattr(sampling, field)
-        if value is not None and field not in quirks.refuses:
-            config[name] = value
+    config |= plain_settings(sampling, quirks, top_p="topP")
     further = extra.pop("generationConfig", {})
     thinking = further.pop("thinkingConfig", {})
     if sampling.effort and "effort" not in quirks.refuses:
@@ -336,9 +323,8 @@ def _headers(key: str) -> Mapping[str, str]:
 def _read(value: Any) -> Reply:
     """The first candidate; a blocked prompt has none, and gets no answer."""
     raw = value if isinstance(value, dict) else {}
-    candidates = raw.get("candidates")
-    candidate = candidates[0] if isinstance(candidates, list) and candidates else None
-    if not isinstance(candidate, dict):
+    candidate = first_object(raw, "candidates")
+    if candidate is None:
         if not text_of(object_of(raw, "promptFeedback"), "blockReason"):
             raise MalformedReplyError(f"gemini: no candidate in {dumps_any(value)[:300]!r}")
         candidate = {"finishReason": "SAFETY"}
@@ -398,10 +384,8 @@ def _judge(response: HttpResponse) -> Verdict:
     """As for all dialects; and a candidate may have ended by no doing of its model: then there is nothing in it."""
     if not _ODD.search(response.body):
         return judge(response)
-    value = accepted_with(response, b"")
-    candidates = value.get("candidates")
-    candidate = candidates[0] if isinstance(candidates, list) and candidates else None
-    if not isinstance(candidate, dict) or object_of(candidate, "content").get("parts"):
+    candidate = first_object(accepted_with(response, b""), "candidates")
+    if candidate is None or object_of(candidate, "content").get("parts"):
         return judge(response)
     reason = candidate.get("finishReason")
     said = text_of(candidate, "finishMessage")

@@ -18,15 +18,17 @@ import orjson
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
-from evalkit.wire.dialect import CacheLife, Dialect, Quirks, splice
+from evalkit.wire.dialect import CacheLife, Dialect, Quirks, bearer, plain_settings, splice
 from evalkit.wire.extras import OPENAI_CHAT_FIELDS
 from evalkit.wire.fields import (
     call_ids,
     failure_beside,
+    first_object,
     is_filtered,
     object_of,
     odd,
     sampling_objections,
+    text_arguments,
     text_of,
     tool_objections,
 )
@@ -52,10 +54,7 @@ _ID = re.compile(r".{1,40}", re.DOTALL)
 
 def _head(model: str, sampling: Sampling, quirks: Quirks) -> bytes:
     plain: dict[str, Any] = {"model": model, quirks.max_tokens_field: sampling.max_tokens}
-    for field, name in (("temperature", "temperature"), ("top_p", "top_p"), ("effort", "reasoning_effort")):
-        value = getattr(sampling, field)
-        if value not in (None, "") and field not in quirks.refuses:
-            plain[name] = value
+    plain |= plain_settings(sampling, quirks, effort="reasoning_effort")
     extra = orjson.loads(sampling.extra) if sampling.extra else {}
     return two_lines(plain | extra, sampling, quirks)
 
@@ -155,10 +154,6 @@ def _body(head: bytes, tools: bytes, messages: Sequence[bytes], seed: int | None
     return splice(b"".join(parts), messages, b"]}")
 
 
-def _headers(key: str) -> Mapping[str, str]:
-    return {"Authorization": f"Bearer {key}"} if key else {}
-
-
 def _read(value: Any) -> Reply:
     try:
         choice = value["choices"][0]
@@ -203,12 +198,9 @@ def _read_calls(message: Mapping[str, Any]) -> tuple[tuple[ToolCall, ...], bytes
     ids = call_ids([text_of(raw_call, "id") for raw_call in raw_calls])
     kept_calls: dict[str, Any] = {}
     for index, raw_call in enumerate(raw_calls):
-        function = raw_call.get("function")
-        function = function if isinstance(function, dict) else {}
-        name, arguments = function.get("name"), function.get("arguments")
-        if not isinstance(arguments, str):
-            arguments = "" if arguments is None else dumps_any(arguments).decode()
-        calls.append(ToolCall(id=ids[index], name=name if isinstance(name, str) else "", arguments=arguments))
+        function = object_of(raw_call, "function")
+        call = ToolCall(id=ids[index], name=text_of(function, "name"), arguments=text_arguments(function))
+        calls.append(call)
         if "extra_content" in raw_call:
             kept_calls[str(index)] = {"extra_content": raw_call["extra_content"]}
     kept: dict[str, Any] = {}
@@ -269,9 +261,8 @@ def _judge(response: HttpResponse) -> Verdict:
     if _ERROR not in body and not _ODD.search(body) and _MESSAGE in body:  # as in nearly all replies
         return judge(response)
     value = accepted_with(response, b"")
-    choices = value.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    if not isinstance(choice, dict):
+    choice = first_object(value, "choices")
+    if choice is None:
         error = value if value.get("object") == "error" else object_of(value, "error")
         if error:
             return judge_error(response, error, stated_status(error) or 500, begun=False)
@@ -315,7 +306,7 @@ OPENAI_CHAT = Dialect(
     prepare=_prepare,
     follows=frozenset({"after_results", "thinking_back"}),
     body=_body,
-    headers=_headers,
+    headers=bearer,
     read=_read,
     judge=_judge,
     allowances=read_allowances,

@@ -13,11 +13,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-import orjson
-
-from evalkit.wire.alike import Alike
-from evalkit.wire.fields import object_of, text_of
-from evalkit.wire.streams import ErrorEvent, StreamForm, joined, loads_event, raise_error
+from evalkit.wire.fields import first_object, is_object, object_of, text_of
+from evalkit.wire.streams import Assembler, ErrorEvent, StreamForm, joined, loads_event, raise_error
 from evalkit.wire.usage import larger
 
 # The tool calls of one streamed reply of Chat Completions: which piece belongs to which call.
@@ -56,7 +53,7 @@ class _StreamedCall:
     def whole(self) -> str:
         """Its arguments; where each piece is all that came so far, the last one."""
         text, pieces = self.arguments, self.pieces
-        if len(pieces) < 2 or _is_object(text) or not _is_object(pieces[-1]):
+        if len(pieces) < 2 or is_object(text) or not is_object(pieces[-1]):
             return text
         return pieces[-1] if all(later.startswith(one) for one, later in pairwise(pieces)) else text
 
@@ -86,7 +83,7 @@ class StreamedCalls:
         if not again:
             call.name += name
         if isinstance(arguments, str):
-            came = call.arguments if again and _is_object(arguments) else ""
+            came = call.arguments if again and is_object(arguments) else ""
             if came and arguments.startswith(came):  # the call once more, and whole
                 arguments = arguments[len(came) :]
             if arguments:
@@ -157,14 +154,7 @@ class StreamedCalls:
     def _open(self, call: _StreamedCall) -> bool:
         """Whether a call's arguments have not ended yet. Each look reads all of them, so there are only some."""
         self._looks += 1
-        return self._looks > _MOST_LOOKS or (call.value is None and not _is_object(call.arguments))
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(orjson.loads(text), dict)
-    except orjson.JSONDecodeError:
-        return False
+        return self._looks > _MOST_LOOKS or (call.value is None and not is_object(call.arguments))
 
 
 _TEXTS = ("content", "refusal", "reasoning_content", "reasoning")
@@ -173,8 +163,8 @@ _PIECES = ("text", "summary", "data")
 _NOT_KEPT = frozenset({"choices", "usage", "object", "error"})
 
 
-class ChatAssembler:
-    """Satisfies `Assembler`."""
+class ChatAssembler(Assembler):
+    """Of Chat Completions."""
 
     __slots__ = (
         "_calls",
@@ -182,19 +172,14 @@ class ChatAssembler:
         "_counted",
         "_delta",
         "_details",
-        "_like",
         "_message",
         "_texts",
         "_top",
         "_usage",
-        "begun",
-        "done",
-        "size",
     )
 
     def __init__(self) -> None:
-        self.begun, self.done, self.size = False, False, 0
-        self._like = Alike()
+        super().__init__()
         self._top: dict[str, Any] = {}
         self._choice: dict[str, Any] = {}
         self._message: dict[str, Any] = {}
@@ -207,16 +192,6 @@ class ChatAssembler:
         self._delta = False
         """Whether a choice had anything of a message, if only an empty one."""
 
-    def may_wait(self, piece: bytes) -> bool:
-        """Whether it looks like events alike."""
-        return self._like.framed(piece)
-
-    def skim(self, block: bytes, at: int) -> tuple[int, int]:
-        """Events alike."""
-        end, events, size = self._like.skim(block, at)
-        self.size += size
-        return end, events
-
     def take(self, name: bytes, data: bytes) -> None:
         """The next event."""
         if data == b"[DONE]":
@@ -225,12 +200,11 @@ class ChatAssembler:
         value = loads_event(data)
         if not isinstance(value, dict):
             return
-        choices = value.get("choices")
-        choice = choices[0] if isinstance(choices, list) and choices else None
-        if isinstance(choice, dict) and choice.get("index"):
+        choice = first_object(value, "choices")
+        if choice and choice.get("index"):
             return  # of another choice, which nobody asked for
         finish = None
-        if isinstance(choice, dict):
+        if choice is not None:
             self.begun = True
             finish = choice.get("finish_reason")
             delta = choice.get("delta")
@@ -252,7 +226,7 @@ class ChatAssembler:
             raise ErrorEvent(value)
         if finish:
             self._choice["finish_reason"] = finish
-        if isinstance(choice, dict) and choice.get("error"):
+        if choice and choice.get("error"):
             self._choice["error"] = choice["error"]
         if value.get("usage"):
             self._usage = larger(self._usage, value["usage"])
@@ -292,12 +266,12 @@ class ChatAssembler:
         if not piece or not self._top.get("id"):
             return
         if field in self._texts and isinstance(piece, str):
-            self._like.learn(name, data, b'"%b"' % field.encode(), piece, self._texts[field])
+            self.like.learn(name, data, b'"%b"' % field.encode(), piece, self._texts[field])
         elif field == "tool_calls" and isinstance(piece, list) and len(piece) == 1 and isinstance(piece[0], dict):
             function = object_of(piece[0], "function")
             if text_of(function, "arguments") and not function.get("name"):
                 pieces = self._calls.pieces_of(piece[0])
-                self._like.learn(name, data, b'"arguments"', function["arguments"], pieces)
+                self.like.learn(name, data, b'"arguments"', function["arguments"], pieces)
 
     def _add(self, delta: Mapping[str, Any]) -> None:
         for name, piece in delta.items():
@@ -310,7 +284,7 @@ class ChatAssembler:
                 calls = len(self._calls)
                 self.size += sum(self._calls.add(call) for call in piece if isinstance(call, dict))
                 if len(self._calls) != calls:
-                    self._like.forget()
+                    self.like.forget()
             elif name == "reasoning_details" and isinstance(piece, list):
                 for detail in piece:
                     self._add_detail(detail)

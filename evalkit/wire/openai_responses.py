@@ -22,7 +22,7 @@ import orjson
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
-from evalkit.wire.dialect import Dialect, Quirks, splice
+from evalkit.wire.dialect import Dialect, Quirks, bearer, plain_settings, splice
 from evalkit.wire.extras import OPENAI_RESPONSES_FIELDS
 from evalkit.wire.fields import (
     call_ids,
@@ -31,6 +31,7 @@ from evalkit.wire.fields import (
     object_of,
     odd,
     sampling_objections,
+    text_arguments,
     text_of,
     tool_objections,
 )
@@ -38,7 +39,7 @@ from evalkit.wire.history import NOTHING_SAID, fitting_id, plain_name, words_of
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept
 from evalkit.wire.openai_chat import RETAINED, two_lines
-from evalkit.wire.streams import ErrorEvent, StreamForm, loads_event, stated_status
+from evalkit.wire.streams import Assembler, ErrorEvent, StreamForm, loads_event, stated_status
 from evalkit.wire.thoughts import item_text, thoughts_of
 from evalkit.wire.usage import stated, usage_of
 from evalkit.wire.verdicts import accepted_with, judge, judge_error
@@ -61,20 +62,15 @@ _PIECES = re.compile(
 _TYPE = re.compile(rb'\s*+\{\s*+"type"\s*+:\s*+"([a-z_.]++)"')
 
 
-class ResponsesAssembler:
-    """Satisfies `Assembler`."""
+class ResponsesAssembler(Assembler):
+    """Of Responses. It learns of no events alike, since it hardly reads any."""
 
-    __slots__ = ("_items", "_response", "begun", "done", "size")
+    __slots__ = ("_items", "_response")
 
     def __init__(self) -> None:
-        self.begun, self.done, self.size = False, False, 0
+        super().__init__()
         self._items: dict[int, Any] = {}
         self._response: dict[str, Any] = {}
-
-    def may_wait(self, piece: bytes) -> bool:
-        """None: it is hardly read."""
-        del piece
-        return False
 
     def skim(self, block: bytes, at: int) -> tuple[int, int]:
         """Pieces of texts."""
@@ -106,10 +102,6 @@ class ResponsesAssembler:
             self.size += len(data)
             return
         self._response, self.done = dict(object_of(value, "response")), True
-
-    def may_end(self) -> bool:
-        """Never: there is an end mark."""
-        return False
 
     def value(self) -> Any:
         """The body."""
@@ -146,10 +138,7 @@ def _head(model: str, sampling: Sampling, quirks: Quirks) -> bytes:
     plain: dict[str, Any] = {"model": model, "max_output_tokens": sampling.max_tokens, "store": False}
     if "encrypted_reasoning" not in quirks.refuses:
         plain["include"] = [_ENCRYPTED]
-    for name in ("temperature", "top_p"):
-        value = getattr(sampling, name)
-        if value is not None and name not in quirks.refuses:
-            plain[name] = value
+    plain |= plain_settings(sampling, quirks)
     extra = orjson.loads(sampling.extra) if sampling.extra else {}
     if sampling.effort and "effort" not in quirks.refuses:
         plain["reasoning"] = {"effort": sampling.effort, **extra.pop("reasoning", {})}
@@ -220,10 +209,6 @@ def _body(head: bytes, tools: bytes, messages: Sequence[bytes], seed: int | None
     return splice(before + b',"input":[', messages, b"]}")
 
 
-def _headers(key: str) -> Mapping[str, str]:
-    return {"Authorization": f"Bearer {key}"} if key else {}
-
-
 def _read(value: Any) -> Reply:
     output = value.get("output") if isinstance(value, dict) else None
     if not isinstance(output, list) or value.get("status") == "failed":
@@ -289,10 +274,7 @@ def _read_calls(items: Sequence[dict[str, Any]]) -> tuple[tuple[ToolCall, ...], 
         if item.get("type") != "function_call":
             written.append(item)
             continue
-        arguments = item.get("arguments")
-        if not isinstance(arguments, str):
-            arguments = "" if arguments is None else dumps_any(arguments).decode()
-        call = ToolCall(id=next(ids), name=text_of(item, "name"), arguments=arguments)
+        call = ToolCall(id=next(ids), name=text_of(item, "name"), arguments=text_arguments(item))
         calls.append(call)
         written.append({**item, "call_id": call.id, "name": call.name, "arguments": call.arguments or "{}"})
     return tuple(calls), written
@@ -373,7 +355,7 @@ OPENAI_RESPONSES = Dialect(
     encode_tools=_encode_tools,
     encode_message=_encode_message,
     body=_body,
-    headers=_headers,
+    headers=bearer,
     read=_read,
     judge=_judge,
     allowances=read_allowances,

@@ -11,10 +11,11 @@ error that came before the model began, and says which HTTP status it stands for
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
+from evalkit.wire.alike import Alike
 from evalkit.wire.fields import object_of
 from evalkit.wire.http import Failure
 from evalkit.wire.lenient import ON_LOOP_BYTES, MalformedReplyError, dumps_any, loads_lenient
@@ -130,32 +131,43 @@ class ErrorEvent(Exception):
         self.error: Mapping[str, Any] = error if isinstance(error, dict) else {"message": error}
 
 
-class Assembler(Protocol):
+class Assembler:
     """The events of one reply, as they come. Defined for all events: what is not as expected is passed over, or raises
     MalformedReplyError if there can be no reply any more."""
 
-    begun: bool
-    """Whether the model may have begun."""
-    done: bool
-    """Whether the end mark came."""
-    size: int
-    """Characters of texts that are kept."""
+    __slots__ = ("begun", "done", "like", "size")
+
+    def __init__(self) -> None:
+        self.begun = False
+        """Whether the model may have begun."""
+        self.done = False
+        """Whether the end mark came."""
+        self.size = 0
+        """Characters of texts that are kept."""
+        self.like = Alike()
 
     def may_wait(self, piece: bytes) -> bool:
-        """Whether a piece of a stream need not be read before more has come."""
+        """Whether a piece of a stream need not be read before more has come: it looks like events alike."""
+        return self.like.framed(piece)
 
     def skim(self, block: bytes, at: int) -> tuple[int, int]:
-        """(end, events): of those at a place of a block that were taken at once. With 0 events, those before `end` are
-        to be taken one by one, and one in any case."""
+        """(end, events): of those at a place of a block that were taken at once, as they are alike. With 0 events,
+        those before `end` are to be taken one by one, and one in any case."""
+        end, events, size = self.like.skim(block, at)
+        self.size += size
+        return end, events
 
     def take(self, name: bytes, data: bytes) -> None:
         """The next event. Raises ErrorEvent if it is an error."""
+        raise NotImplementedError
 
     def may_end(self) -> bool:
         """Whether a connection that was closed in good order ends the reply; for formats without an end mark."""
+        return False
 
     def value(self) -> Any:
         """The body that the reply would have had."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from functools import partial
 from evalkit.plugins import PluginTable
 from evalkit.wire.anthropic_messages import ANTHROPIC_MESSAGES, head
 from evalkit.wire.anthropic_stream import ANTHROPIC_STREAM
-from evalkit.wire.dialect import Dialect
+from evalkit.wire.dialect import Dialect, bearer
 from evalkit.wire.gemini import GEMINI
 from evalkit.wire.openai_chat import OPENAI_CHAT
 from evalkit.wire.openai_responses import OPENAI_RESPONSES
@@ -30,11 +30,7 @@ BEDROCK_VERSION = "bedrock-2023-05-31"
 VERTEX_VERSION = "vertex-2023-10-16"
 
 
-def _bearer(key: str) -> Mapping[str, str]:
-    return {"Authorization": f"Bearer {key}"} if key else {}
-
-
-_CLOUDED = replace(ANTHROPIC_MESSAGES, headers=_bearer, tier_field="", follows=frozenset())
+_CLOUDED = replace(ANTHROPIC_MESSAGES, headers=bearer, tier_field="", follows=frozenset())
 ANTHROPIC_BEDROCK = replace(
     _CLOUDED,
     name="anthropic_bedrock",
@@ -59,7 +55,7 @@ def _vertex_tier(word: str) -> Mapping[str, str]:
 
 
 GEMINI_VERTEX = replace(
-    GEMINI, name="gemini_vertex", headers=_bearer, tier_field="", tier_headers=_vertex_tier, served_header=""
+    GEMINI, name="gemini_vertex", headers=bearer, tier_field="", tier_headers=_vertex_tier, served_header=""
 )
 
 
