@@ -99,6 +99,12 @@ def action_arguments(tool: Tool, value: Mapping[str, object]) -> str:
     return json.dumps({name: dict(value) if as_object else repr(dict(value))})
 
 
+def acting(request: Request, action: str, value: Mapping[str, object]) -> Reply:
+    """The reply that gives `value` to the action's tool, in the form that the tool asks for."""
+    tool = offered(request, action)
+    return calling(request, [(action, action_arguments(tool, value) if tool else "{}")])
+
+
 # The record of a policy: how it plays one environment, or any.
 
 

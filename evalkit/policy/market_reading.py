@@ -27,6 +27,11 @@ def unwrapped(text: str) -> str:
     """The text with its escapes undone where it is the repr of a mapping; otherwise as it is."""
     if not text.lstrip().startswith("{") or "\\" not in text:
         return text
+    return unescaped(text)
+
+
+def unescaped(text: str) -> str:
+    """The text with its escapes undone."""
     return _ESCAPES.sub(lambda match: _ESCAPED.get(match[1], match[1]), text)
 
 

@@ -88,13 +88,17 @@ def several(moment: Moment) -> Reply:
     return calling(moment.request, [(call.name, call.arguments) for call in (*moment.good.calls, *moment.good.calls)])
 
 
-def bomb(moment: Moment, inside: str) -> Reply:
+def bomb(inside: str) -> Mistake:
     """Brackets nested beyond every parser's patience: as the arguments, or in `inside` at `{}` as each one's text."""
     nested = "[" * _BOMB_DEPTH + "]" * _BOMB_DEPTH
-    if moment.draws.below(2):
-        return with_last(moment.good, lambda _: nested)
     text = inside.replace("{}", nested)
-    return with_last(moment.good, lambda call: json.dumps(dict.fromkeys(arguments_of(call), text)))
+
+    def _bomb(moment: Moment) -> Reply:
+        if moment.draws.below(2):
+            return with_last(moment.good, lambda _: nested)
+        return with_last(moment.good, lambda call: json.dumps(dict.fromkeys(arguments_of(call), text)))
+
+    return _bomb
 
 
 def huge(moment: Moment) -> Reply:
@@ -138,12 +142,9 @@ def _object(values: dict[str, str]) -> str:
     return "{" + ", ".join(f"{json.dumps(key)}: {value}" for key, value in values.items()) + "}"
 
 
-def _left_out(moment: Moment) -> Reply:
-    return with_last(moment.good, lambda _: "{}")
-
-
-def _no_arguments(moment: Moment) -> Reply:
-    return with_last(moment.good, lambda _: "")
+def _arguments(text: str) -> Mistake:
+    """The good calls, the last one's arguments replaced."""
+    return lambda moment: with_last(moment.good, lambda _: text)
 
 
 def _one_more(moment: Moment) -> Reply:
@@ -167,12 +168,12 @@ ANYWHERE: Mistakes = (
     *(
         (0.035, mistake)
         for mistake in (
-            *(empty, unknown_tool, malformed_json, wrong_type, several, _text_alone, _odd_value, _odd_value, _left_out),
-            *(_no_arguments, _one_more, _same_ids, _odd_name),
+            *(empty, unknown_tool, malformed_json, wrong_type, several, _text_alone, _odd_value, _odd_value),
+            *(_arguments("{}"), _arguments(""), _one_more, _same_ids, _odd_name),
         )
     ),
     (0.01, _many),
-    (0.01, lambda moment: bomb(moment, "{}")),
+    (0.01, bomb("{}")),
     (0.01, huge),
 )
 
@@ -201,10 +202,8 @@ def unparseable(texts: Sequence[str]) -> Mistake:
     """An action whose text holds no mapping: one of these."""
 
     def _unparseable(moment: Moment) -> Reply:
-        return with_last(
-            moment.good,
-            lambda call: json.dumps(dict.fromkeys(arguments_of(call), texts[moment.draws.below(len(texts))])),
-        )
+        text = texts[moment.draws.below(len(texts))]
+        return with_last(moment.good, lambda call: json.dumps(dict.fromkeys(arguments_of(call), text)))
 
     return _unparseable
 
@@ -279,3 +278,29 @@ def _written(value: Mapping[object, object]) -> str:
     """As a Python literal; as JSON where it holds a number without end, or none, for which literals have no word."""
     endless = any(isinstance(entry, float) and not math.isfinite(entry) for entry in value.values())
     return json.dumps(value) if endless else repr(value)
+
+
+def in_periods(
+    words: str,
+    texts: Sequence[str],
+    own: Mistakes,
+    nested: str,
+    *,
+    late: float = 0.03,
+    odd: float = 0.02,
+    notes: float = 0.04,
+) -> Mistakes:
+    """All mistakes where an episode is a row of periods, with an environment's `own`.
+
+    words    said instead of a call
+    texts    actions that hold no mapping
+    nested   a mapping with `{}` where brackets are nested
+    late, odd, notes   probabilities of `after_action`, `non_ascii` and `writes_notes`
+    """
+    return (
+        *((0.03, text_only(words)), (0.02, empty), (0.02, unknown_tool), (0.02, malformed_json), (0.03, wrong_type)),
+        (0.03, unparseable(texts)),
+        *own,
+        *((0.03, several), (late, after_action), (0.01, bomb(nested)), (0.002, huge), (0.02, future_notes)),
+        *((odd, non_ascii), (notes, writes_notes)),
+    )

@@ -52,7 +52,7 @@ def solve(market: PricingMarket) -> PricingOptimum:
         for members in market.members
     ]
     nothing = rest * math.log(rest) if market.nothing is None else -math.log(market.nothing)
-    y = _lambert(_log_sum(at_cost) - 1 + nothing)
+    y = lambert(_log_sum(at_cost) - 1 + nothing)
     return PricingOptimum(profit=market.customers * mu * y, markup=mu * (1 + y))
 
 
@@ -62,7 +62,7 @@ def _log_sum(exponents: Sequence[float]) -> float:
     return top + math.log(math.fsum([math.exp(exponent - top) for exponent in exponents]))
 
 
-def _lambert(log_argument: float) -> float:
+def lambert(log_argument: float) -> float:
     """W(e^L): the y > 0 with y + log y = L, by Newton's method on z = log y, from above.
 
     e^z + z - L is convex and rising, so from a start at or above its root every step comes down to it.

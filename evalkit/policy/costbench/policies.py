@@ -21,8 +21,7 @@ from evalkit.seeds import Stream
 # A reply without a call ends the episode there, so mistakes of that kind are rare.
 
 
-def _text_only(moment: noisy.Moment) -> Reply:
-    return calling(moment.request, [], "I should first add up what all the ways cost. Let me do that.")
+_text_only = noisy.text_only("I should first add up what all the ways cost. Let me do that.")
 
 
 def _missing(moment: noisy.Moment) -> Reply:
@@ -89,10 +88,6 @@ def _non_ascii(moment: noisy.Moment) -> Reply:
     return replace(moment.good, text=f"{noisy.NON_ASCII}\n{moment.good.text}")
 
 
-def _bomb(moment: noisy.Moment) -> Reply:
-    return noisy.bomb(moment, "{}")
-
-
 MISTAKES: noisy.Mistakes = (
     (0.005, _text_only),
     (0.005, noisy.empty),
@@ -112,7 +107,7 @@ MISTAKES: noisy.Mistakes = (
     (0.06, _extra_call),
     (0.03, noisy.several),
     (0.02, _non_ascii),
-    (0.005, _bomb),
+    (0.005, noisy.bomb("{}")),
     (0.002, noisy.huge),
 )
 """Each mistake with its probability a reply; what remains to 1 is the reply as it should be."""

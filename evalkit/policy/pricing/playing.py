@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evalkit.dialogue import Reply, Request
-from evalkit.policy.conversation import action_arguments, asking, calling, ids_in, offered, results
+from evalkit.envs.pricing.optimum import lambert
+from evalkit.policy.conversation import acting, asking, ids_in, offered, results
 from evalkit.policy.market_reading import Sold, hint, read_sales, whole
 from evalkit.seeds import Stream
 
@@ -152,7 +153,7 @@ def best_markup(totals: Sequence[Total]) -> float | None:
     level, slope = _law(markup, sold, weight)
     if not slope < 0:
         return None
-    return (1.0 + _lambert(level - 1.0)) / -slope
+    return (1.0 + lambert(level - 1.0)) / -slope
 
 
 def _law(markup: "Doubles", sold: "Doubles", weight: "Doubles") -> tuple[float, float]:
@@ -172,17 +173,6 @@ def _law(markup: "Doubles", sold: "Doubles", weight: "Doubles") -> tuple[float, 
     if most < _USUAL_MARKET and (len(sold) < 4 or flaws[best] > _BETTER * flaws[-1]):
         best = len(sizes) - 1
     return float(levels[best]), float(slopes[best])
-
-
-def _lambert(level: float) -> float:
-    """The y > 0 with y + log y = level (Newton from the side where it cannot overshoot)."""
-    y = max(level, 1.0) if level > 1.0 else math.exp(level) / (1.0 + math.exp(level))
-    for _ in range(50):
-        step = (y + math.log(y) - level) / (1.0 + 1.0 / y)
-        y = max(y - step, y / 10)
-        if abs(step) < 1e-12 * y:
-            break
-    return y
 
 
 ACTION = "set_prices"
@@ -261,8 +251,7 @@ def learner(request: Request, draws: Stream) -> Reply:
 
 def submit(request: Request, prices: Mapping[str, float]) -> Reply:
     """The reply that sets prices, in the form the offered action tool asks for."""
-    tool = offered(request, ACTION)
-    return calling(request, [(ACTION, action_arguments(tool, prices) if tool else "{}")])
+    return acting(request, ACTION, prices)
 
 
 def _submit(request: Request, prices: Mapping[str, float]) -> Reply:

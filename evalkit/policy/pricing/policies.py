@@ -18,19 +18,6 @@ from evalkit.seeds import Stream
 #
 # Some are refused; prices that are far too high or below zero are prices all the same, and bring nothing, or a loss.
 
-_text_only = noisy.text_only("I should first think about what people would pay. Let me do that.")
-
-_unparseable = noisy.unparseable(
-    [
-        "a little more than yesterday",
-        "```python\n{}\n```",
-        "{Product_1: 9.99}",
-        "{'Product_1': 2 * 5}",
-        "['Product_1', 9.99]",
-        "{['Product_1']: 9.99}",
-    ]
-)
-
 
 def _bare_number(moment: noisy.Moment) -> Reply:
     """One price, and no word of what it is the price of."""
@@ -56,32 +43,27 @@ _free = noisy.changed(lambda value: value.update(dict.fromkeys(value, 0)))
 """Everything for nothing."""
 
 
-def _bomb(moment: noisy.Moment) -> Reply:
-    return noisy.bomb(moment, "{'Product_1': {}}")
-
-
-MISTAKES: noisy.Mistakes = (
-    (0.03, _text_only),
-    (0.02, noisy.empty),
-    (0.02, noisy.unknown_tool),
-    (0.02, noisy.malformed_json),
-    (0.03, noisy.wrong_type),
-    (0.03, _unparseable),
-    (0.01, _bare_number),
-    (0.03, noisy.partial),
-    (0.03, _unknown_ids),
-    (0.02, _negative),
-    (0.02, _sky_high),
-    (0.02, _not_finite),
-    (0.03, _no_number),
-    (0.01, _free),
-    (0.03, noisy.several),
-    (0.03, noisy.after_action),
-    (0.01, _bomb),
-    (0.002, noisy.huge),
-    (0.02, noisy.future_notes),
-    (0.02, noisy.non_ascii),
-    (0.04, noisy.writes_notes),
+MISTAKES = noisy.in_periods(
+    "I should first think about what people would pay. Let me do that.",
+    [
+        "a little more than yesterday",
+        "```python\n{}\n```",
+        "{Product_1: 9.99}",
+        "{'Product_1': 2 * 5}",
+        "['Product_1', 9.99]",
+        "{['Product_1']: 9.99}",
+    ],
+    (
+        (0.01, _bare_number),
+        (0.03, noisy.partial),
+        (0.03, _unknown_ids),
+        (0.02, _negative),
+        (0.02, _sky_high),
+        (0.02, _not_finite),
+        (0.03, _no_number),
+        (0.01, _free),
+    ),
+    "{'Product_1': {}}",
 )
 """Each mistake with its probability a reply; what remains to 1 is the reply as it should be."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evalkit.dialogue import Reply, Request
-from evalkit.policy.conversation import action_arguments, asking, calling, offered, results
+from evalkit.policy.conversation import acting, asking, offered, results
 from evalkit.policy.market_reading import PastPlan, ReadDeal, read_budget, read_menu, read_purchases
 from evalkit.seeds import Stream
 
@@ -308,8 +308,7 @@ def climber(request: Request, draws: Stream) -> Reply:
 
 def submit(request: Request, plan: Mapping[str, int]) -> Reply:
     """The reply that submits a plan, in the form the offered action tool asks for."""
-    tool = offered(request, ACTION)
-    return calling(request, [(ACTION, action_arguments(tool, plan) if tool else "{}")])
+    return acting(request, ACTION, plan)
 
 
 def _market(known: Mapping[str, Sequence[str]]) -> tuple[tuple[ReadDeal, ...], int]:

@@ -15,20 +15,6 @@ from evalkit.seeds import Stream
 # Some are refused, some are plans that cannot be carried out (too dear, or under a deal's least quantity), and some
 # are plans as good as any other (a quantity as a string of digits, a deal at zero).
 
-_text_only = noisy.text_only("I should first work out what each deal is really worth. Let me do that.")
-
-_unparseable = noisy.unparseable(
-    [
-        "as much of everything as there is money for",
-        "```python\n{}\n```",
-        "{Offer_1: 1}",
-        "{'Offer_1': 1 + 1}",
-        "['Offer_1', 1]",
-        "{['Offer_1']: 1}",
-        "12",
-    ]
-)
-
 _unknown_ids = noisy.changed(lambda value: value.update({"Offer_9999": 1}))
 """A deal that is not on the menu."""
 
@@ -64,34 +50,30 @@ _nothing = noisy.changed(lambda value: value.clear())
 """A plan that buys nothing."""
 
 
-def _bomb(moment: noisy.Moment) -> Reply:
-    return noisy.bomb(moment, "{'Offer_1': {}}")
-
-
-MISTAKES: noisy.Mistakes = (
-    (0.03, _text_only),
-    (0.02, noisy.empty),
-    (0.02, noisy.unknown_tool),
-    (0.02, noisy.malformed_json),
-    (0.03, noisy.wrong_type),
-    (0.03, _unparseable),
-    (0.03, noisy.partial),
-    (0.02, _unknown_ids),
-    (0.03, _negative),
-    (0.03, _fractional),
-    (0.02, _countless),
-    (0.03, _no_number),
-    (0.02, _in_other_words),
-    (0.02, _too_dear),
-    (0.02, _one_of_each),
-    (0.01, _nothing),
-    (0.03, noisy.several),
-    (0.03, noisy.after_action),
-    (0.01, _bomb),
-    (0.002, noisy.huge),
-    (0.02, noisy.future_notes),
-    (0.02, noisy.non_ascii),
-    (0.04, noisy.writes_notes),
+MISTAKES = noisy.in_periods(
+    "I should first work out what each deal is really worth. Let me do that.",
+    [
+        "as much of everything as there is money for",
+        "```python\n{}\n```",
+        "{Offer_1: 1}",
+        "{'Offer_1': 1 + 1}",
+        "['Offer_1', 1]",
+        "{['Offer_1']: 1}",
+        "12",
+    ],
+    (
+        (0.03, noisy.partial),
+        (0.02, _unknown_ids),
+        (0.03, _negative),
+        (0.03, _fractional),
+        (0.02, _countless),
+        (0.03, _no_number),
+        (0.02, _in_other_words),
+        (0.02, _too_dear),
+        (0.02, _one_of_each),
+        (0.01, _nothing),
+    ),
+    "{'Offer_1': {}}",
 )
 """Each mistake with its probability a reply; what remains to 1 is the reply as it should be."""
 

@@ -10,7 +10,8 @@ from evalkit.dialogue import Reply, Request
 from evalkit.envs.scheduling.instance import SchedulingInstance, market_of
 from evalkit.envs.scheduling.market import stable_matching
 from evalkit.policy import noisy
-from evalkit.policy.conversation import Policy, PolicyFn, action_arguments, asking, calling, ids_in, offered, results
+from evalkit.policy.conversation import Policy, PolicyFn, acting, asking, ids_in, offered, results
+from evalkit.policy.market_reading import unescaped
 from evalkit.seeds import Stream
 
 # Baselines for scheduling: random assignments, and the repair of one reported problem at a time.
@@ -33,8 +34,6 @@ Assignment = dict[str, str]
 
 _ENTRY = re.compile(r"""['"]([^'"\\{}]+)['"]\s*:\s*['"]([^'"\\{}]+)['"]""")
 _WORD = re.compile(r"[\w-]+")
-_ESCAPES = re.compile(r"""\\([nrt'"\\])""")
-_ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 _MOST_BRACES_TRIED = 50
 
 
@@ -87,8 +86,7 @@ def repair(assignment: Mapping[str, str], worker: str, task: str) -> Assignment:
 
 def submit(request: Request, assignment: Mapping[str, str]) -> Reply:
     """The reply that submits an assignment, in the form the offered action tool asks for."""
-    tool = offered(request, ACTION)
-    return calling(request, [(ACTION, action_arguments(tool, assignment) if tool else "{}")])
+    return acting(request, ACTION, assignment)
 
 
 def read_history(text: str) -> tuple[Assignment, list[tuple[str, str]]]:
@@ -102,7 +100,7 @@ def read_history(text: str) -> tuple[Assignment, list[tuple[str, str]]]:
         start = text.rfind("{", 0, end)
         if start < 0:
             break
-        tail = _ESCAPES.sub(lambda match: _ESCAPED.get(match[1], match[1]), text[start:])
+        tail = unescaped(text[start:])
         inside, closed, behind = tail.partition("}")
         assignment = dict(_ENTRY.findall(inside)) if closed else {}
         if assignment:
@@ -148,19 +146,6 @@ def _shuffled(workers: Sequence[str], tasks: Sequence[str], draws: Stream) -> As
 
 # The mistakes that are made in scheduling: those of an action that is one assignment, and those of all periods.
 
-_text_only = noisy.text_only("I should first think about who suits what best. Let me do that.")
-
-_unparseable = noisy.unparseable(
-    [
-        "give everybody what they like best",
-        "```python\n{}\n```",
-        "{W1: T1}",
-        "{'W1': 1 + }",
-        "['W1', 'T1']",
-        "{['W1']: 'T1'}",
-    ]
-)
-
 
 def _duplicate(moment: noisy.Moment) -> Reply:
     """The action with one value given twice."""
@@ -176,27 +161,25 @@ _unknown_ids = noisy.changed(lambda value: value.update({"X99": "Y99"}))
 """The action with one key and one value that nobody has."""
 
 
-def _bomb(moment: noisy.Moment) -> Reply:
-    return noisy.bomb(moment, "{'W1': {}}")
-
-
-MISTAKES: noisy.Mistakes = (
-    (0.03, _text_only),
-    (0.02, noisy.empty),
-    (0.02, noisy.unknown_tool),
-    (0.02, noisy.malformed_json),
-    (0.03, noisy.wrong_type),
-    (0.03, _unparseable),
-    (0.03, noisy.partial),
-    (0.03, _duplicate),
-    (0.03, _unknown_ids),
-    (0.03, noisy.several),
-    (0.04, noisy.after_action),
-    (0.01, _bomb),
-    (0.002, noisy.huge),
-    (0.02, noisy.future_notes),
-    (0.03, noisy.non_ascii),
-    (0.05, noisy.writes_notes),
+MISTAKES = noisy.in_periods(
+    "I should first think about who suits what best. Let me do that.",
+    [
+        "give everybody what they like best",
+        "```python\n{}\n```",
+        "{W1: T1}",
+        "{'W1': 1 + }",
+        "['W1', 'T1']",
+        "{['W1']: 'T1'}",
+    ],
+    (
+        (0.03, noisy.partial),
+        (0.03, _duplicate),
+        (0.03, _unknown_ids),
+    ),
+    "{'W1': {}}",
+    late=0.04,
+    odd=0.03,
+    notes=0.05,
 )
 """Each mistake with its probability a reply; what remains to 1 is the reply as it should be."""
 
