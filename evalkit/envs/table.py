@@ -9,7 +9,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
-from evalkit.envs.environment import ActionShare, Environment
+from evalkit.envs.environment import ActionShare, Environment, Presentation
 from evalkit.errors import RunError, UsageError
 from evalkit.plugins import PluginTable, importing
 
@@ -77,16 +77,15 @@ def score_range(name: str) -> tuple[float, float]:
     return env.score_range if env else (-math.inf, 1.0)
 
 
-def zero_means(name: str) -> str:
-    """What a score of 0 stands for; empty if nobody says."""
+def presented(name: str) -> Presentation:
+    """What reports say of an environment; as little as can be where nobody knows it."""
     env = known(name)
-    return env.presentation.zero_means if env else ""
+    return env.presentation if env else Presentation()
 
 
 def is_litmus(name: str) -> bool:
     """Whether an environment claims no optimum: its scores lie between two ways of acting."""
-    env = known(name)
-    return env is not None and env.presentation.scale == "litmus"
+    return presented(name).scale == "litmus"
 
 
 OPTIMUM_UNIT = "100 = optimum"
@@ -106,7 +105,7 @@ def scale_words(names: Iterable[str]) -> str:
     """What 100 and 0 stand for, of these environments."""
     played = list(dict.fromkeys(names))
     litmus = [name for name in played if is_litmus(name)]
-    zeros = {name: words for name in played if name not in litmus and (words := zero_means(name))}
+    zeros = {name: words for name in played if name not in litmus and (words := presented(name).zero_means)}
     said = []
     if len(zeros) == 1:
         said = [f"100 = optimal, 0 = {next(iter(zeros.values()))}"]
@@ -114,33 +113,19 @@ def scale_words(names: Iterable[str]) -> str:
         each = ", ".join(f"{words} ({name})" for name, words in zeros.items())
         said = [f"100 = optimal, 0 = {each}" if each else "100 = optimal"]
     for name in litmus:
-        env = known(name)
-        ends = f"100 = {env.presentation.one_means}, 0 = {env.presentation.zero_means}" if env else ""
-        said.append(f"{name}: {ends}, neither is better")
+        ends = presented(name)
+        said.append(f"{name}: 100 = {ends.one_means}, 0 = {ends.zero_means}, neither is better")
     return "; ".join(said)
-
-
-def one_chat(name: str) -> bool:
-    """Whether an environment's episodes are one chat, without periods."""
-    env = known(name)
-    return env is not None and env.presentation.one_chat
 
 
 def one_chats(played: Iterable[str]) -> list[str]:
     """Those of the played environments whose episodes are one chat, by name."""
-    return sorted({name for name in played if one_chat(name)})
-
-
-def is_stationary(name: str) -> bool:
-    """Whether an environment's periods are alike."""
-    env = known(name)
-    return env is not None and env.presentation.stationary
+    return sorted({name for name in played if presented(name).one_chat})
 
 
 def shares_of(names: Iterable[str]) -> dict[str, ActionShare]:
     """The secondary metrics of their own that these environments have reports show."""
-    envs = (known(name) for name in dict.fromkeys(names))
-    return {name: share for env in envs if env for name, share in env.presentation.shares.items()}
+    return {name: share for one in dict.fromkeys(names) for name, share in presented(one).shares.items()}
 
 
 # What an environment's record names as `module:attribute`: read when it is first needed, from wherever it lies.

@@ -9,7 +9,7 @@ on different episodes, so no test is made of it. Of an agent that is code, what 
 from collections.abc import Sequence
 from datetime import datetime
 
-from evalkit.envs.table import one_chat, one_chats, score_unit, shares_of
+from evalkit.envs.table import one_chats, score_unit, shares_of
 from evalkit.report import queries
 from evalkit.report.run_data import Row, RunData
 from evalkit.report.scores import AGENT, METRICS, cell_table, litmus_of, packs_of
@@ -24,8 +24,8 @@ def behaviour_table(source: RunData) -> Table:
     titles = {**METRICS, **{name: share.title for name, share in shares.items()}}
     metric_names = {name for cell in cells for episode in cell.prefix for name in episode.metrics}
     metrics = [name for name in titles if name in metric_names]
-    divided = not cells or not all(map(one_chat, played))
     chats = one_chats(played)
+    divided = not cells or not set(played) <= set(chats)
     acting = f"environment not in ({', '.join(map(queries.text, chats))})" if chats else "true"
     figures = (
         *(queries.mean(name, queries.metric(name), scale=100) for name in metrics),

@@ -13,9 +13,9 @@ from tests.support.guessing_game import GUESSING
 def test_what_nobody_knows_is_assumed_to_be_as_little_as_can_be() -> None:
     assert table.known("guessing") is None
     assert table.score_range("guessing") == (-math.inf, 1.0)
-    assert table.zero_means("guessing") == ""
-    assert not table.one_chat("guessing")
-    assert not table.is_stationary("guessing")
+    assert table.presented("guessing").zero_means == ""
+    assert not table.presented("guessing").one_chat
+    assert not table.presented("guessing").stationary
     assert table.shares_of(["guessing"]) == {}
 
 
@@ -27,8 +27,8 @@ def test_a_record_answers_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setattr(table.ENVIRONMENTS, "built_in", {"guessing": mine, "other": GUESSING})
     assert table.score_range("guessing") == (-2.0, 1.0)
-    assert table.zero_means("guessing") == "far off"
-    assert table.is_stationary("guessing")
+    assert table.presented("guessing").zero_means == "far off"
+    assert table.presented("guessing").stationary
     assert table.one_chats(["absent", "guessing"]) == ["guessing"]
     # Of those that were played alone: others are not even imported.
     monkeypatch.setattr(table, "OWN_ENVIRONMENTS", {"guessing": mine})

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evalkit.envs.table import is_stationary
+from evalkit.envs.table import presented
 from evalkit.report import queries
 from evalkit.report.markets.contrasts import difficulty_tables, variant_tables
 from evalkit.report.markets.econ_queries import (
@@ -154,7 +154,7 @@ def _scores_table(source: RunData, cells: Sequence[Cell]) -> Table:
     columns: list[Column] = []
     none: dict[str, None] = {}
     for name in environments:
-        solved = is_stationary(name)
+        solved = presented(name).stationary
         figures += [mean_of(name, name, "score"), runs(f"{name}_runs", name)]
         figures += [runs(f"{name}_solved", name, "solved")] if solved else []
         columns += estimated(Column(key=name, title=ENVIRONMENTS[name], kind="score", unit=OPTIMUM))
