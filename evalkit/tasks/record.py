@@ -6,10 +6,8 @@ not by its id: equal texts and wishes are asked about once, and an answer is fou
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from evalkit.envs.environment import Environment
 from evalkit.envs.errand import errand
 from evalkit.envs.lines import instance_digest
 from evalkit.envs.table import ENVIRONMENTS, known, named
@@ -87,25 +85,13 @@ class ReadFiles:
     """By a line's id: whether its wishes conflict, where the file says so."""
 
 
-class ReadQueries(Protocol):
-    """Reads files of queries."""
-
-    def __call__(
-        self,
-        files: Sequence[Path],
-        *,
-        length: int | None = None,
-        seed: int | None = None,
-        alternatives: int | None = None,
-    ) -> ReadFiles:
-        """None: as the environment has it. Raises UsageError."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queries:
     """Texts of people in an environment's suites, which a model can check or write."""
 
-    read: ReadQueries
+    read: Callable[..., ReadFiles]
+    """(files, `length`, `seed`, `alternatives`; None: as the environment has them) -> what they hold. Raises
+    UsageError."""
     raw: Callable[[str, int | None, int], Sequence[dict[str, Any]]]
     """(split, how many; None: as many as there are; seed) -> queries without texts. Raises UsageError."""
     errands: Callable[[str, Iterable[Line], str], Iterator[dict[str, Any]]]
@@ -150,10 +136,10 @@ def queries_of(environment: str, where: str) -> Queries:
     return queries
 
 
-def with_queries() -> tuple[Environment[Any, Any], Queries]:
-    """The first environment that has queries. Raises UsageError if none has."""
-    for name, env in ENVIRONMENTS.items():
+def with_queries() -> Queries:
+    """Those of the first environment that has some. Raises UsageError if none has."""
+    for name in ENVIRONMENTS:
         queries = tasks_of(name).queries
         if queries is not None:
-            return env, queries
+            return queries
     raise UsageError("No environment has queries.")

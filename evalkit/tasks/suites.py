@@ -54,7 +54,7 @@ def read_suite(names: Sequence[str], seed: int | None = None) -> ReadFiles:
 
 
 def _read_files(names: Sequence[str], **given: int | None) -> ReadFiles:
-    return with_queries()[1].read([Path(name).expanduser() for name in names], **given)
+    return with_queries().read([Path(name).expanduser() for name in names], **given)
 
 
 def imported_suite(files: Sequence[str], **given: int | None) -> tuple[list[Line], ReadFiles]:

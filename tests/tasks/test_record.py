@@ -16,7 +16,7 @@ def test_an_environment_that_says_nothing_is_asked_nothing_about() -> None:
 
 
 def test_an_environment_that_has_queries_is_found_by_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    env, queries = with_queries()
+    queries, env = with_queries(), ENVIRONMENTS["costbench"]
     assert queries is tasks_of(env.name).queries
     far = {**ENVIRONMENTS, "far": replace(ENVIRONMENTS["pricing"], name="far", presentation=env.presentation)}
     monkeypatch.setattr(ENVIRONMENTS, "built_in", far)

@@ -46,7 +46,7 @@ def import_queries(args: argparse.Namespace) -> int:
 def raw(args: argparse.Namespace) -> int:
     """Write the reference's raw queries, in its form: the input of a validator and a writer."""
     out = new_file(args.out, ".json", "a file of raw queries")
-    rows = with_queries()[1].raw(args.split, args.total, args.seed)
+    rows = with_queries().raw(args.split, args.total, args.seed)
     write_new(out, json.dumps(rows, ensure_ascii=False, indent=4))
     print(f"Wrote {many(len(rows), 'raw query', 'raw queries')} of the {args.split} split to {out}.")
     return 0
