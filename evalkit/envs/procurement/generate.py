@@ -16,7 +16,7 @@ budget; here the slack follows from the instance's seed, unless slack or budget 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -107,22 +107,6 @@ class MadeMarket:
     start: Quantities
 
 
-class GeneratorDraws(Protocol):
-    """What the generator draws from at one place."""
-
-    def below(self, n: int) -> int:
-        """An integer in 0..n-1."""
-
-    def permutation(self, n: int) -> list[int]:
-        """0..n-1 in random order."""
-
-    def uniform(self, low: float, high: float) -> float:
-        """A double in [low, high)."""
-
-    def geometric(self, p: float) -> int:
-        """Number of trials up to the first success, from 1."""
-
-
 class _KeyedDraws:
     """Draws from a stream of one place."""
 
@@ -143,6 +127,10 @@ class _KeyedDraws:
     def geometric(self, p: float) -> int:
         u = self._stream.uniform()
         return 1 if p == 1 else max(1, math.ceil(math.log1p(-u) / math.log1p(-p)))
+
+
+GeneratorDraws = RandomStateStream | _KeyedDraws
+"""What the generators draw from at one place."""
 
 
 def reference_market(shape: Shape, seed: int, slack: float | None = None, budget: int | None = None) -> MadeMarket:

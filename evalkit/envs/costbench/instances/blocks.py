@@ -8,7 +8,7 @@ generator, which draws by the same rules from streams keyed by place.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from evalkit.envs.costbench.domain.world import World
 from evalkit.envs.costbench.instances.costs import hash31, query_seed
@@ -54,14 +54,6 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 """What an entry of a schedule may say besides `at` and `kind`; what it does not say is drawn as if it were planned."""
 
 
-class Draws(Protocol):
-    """A stream of draws."""
-
-    def below(self, n: int) -> int:
-        """An integer in 0..n-1."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """One planned block."""
@@ -81,7 +73,7 @@ class Block:
     """Of a preference change: place in the instance's alternatives."""
 
 
-def draws(generator: str, base: int, what: str, index: int = 0) -> Draws:
+def draws(generator: str, base: int, what: str, index: int = 0) -> Mersenne | Stream:
     """The stream of one block: the reference knows its seed alone, ours also what is drawn.
 
     `base` is the query's seed S_q, `index` the block's number from 0.
@@ -189,7 +181,8 @@ def check_schedule(schedule: Sequence[Mapping[str, Any]], world: World, alternat
     """Raises UsageError for an entry of a schedule that cannot be played, naming its place and field.
 
     An entry: `at` (turn, from 1), `kind`, and for `cost_change` a `seed` (draws all costs) or `costs` (cents by tool),
-    for `remove_tools` a `size` (from 2). Two entries of one turn are refused: one event a turn.
+    for `remove_tools` a `size` (from 2). Two entries of one turn are refused: one event a turn. Costs were checked when
+    they were read.
     """
     turns: set[int] = set()
     for i, entry in enumerate(schedule):
@@ -209,7 +202,6 @@ def check_schedule(schedule: Sequence[Mapping[str, Any]], world: World, alternat
             _check_whole(entry["seed"], 0, f"{location}.seed")
         if "size" in entry:
             _check_size(entry["size"], world, f"{location}.size")
-        _check_costs(entry.get("costs", {}), world, f"{location}.costs")
     wanted = sum(entry["kind"] == "preference_change" for entry in schedule)
     if wanted > alternatives:
         raise UsageError(
@@ -254,13 +246,3 @@ def _check_size(value: object, world: World, where: str) -> None:
     if value not in sizes:
         known = f"; there are some for {', '.join(map(str, sizes))}" if sizes else ""
         raise UsageError(f"{where}: no tool stands for {value} atomic ones{known}.")
-
-
-def _check_costs(costs: object, world: World, where: str) -> None:
-    if not isinstance(costs, Mapping):
-        raise UsageError(f"{where}: must be cents by tool, not {costs!r}.")
-    names = [tool.name for tool in world.tools]
-    for name, cents in costs.items():
-        if name not in names:
-            raise UsageError(f"{where}: there is no tool {name!r}.{nearest(str(name), names)}")
-        _check_whole(cents, 1, f"{where}.{name}")

@@ -37,17 +37,13 @@ def show_cost(cents: int) -> str:
     return "1" if cents == 100 else repr(cents / 100)
 
 
+@lru_cache(maxsize=1024)
 def costs_of(instance: PlanningProblem, world: World, draw_seed: int | None = None) -> tuple[int, ...]:
     """Cents by place in `world.tools`; of the reference's generator in `world.tools + world.foreign`, for its ties.
 
     `draw_seed` is a cost change's own seed: all costs are drawn with it, the instance's explicit ones too. None: the
     costs at the start, with the query's seed; there, explicit costs stand in for those drawn, tool by tool.
     """
-    return _drawn(instance, world, draw_seed)
-
-
-@lru_cache(maxsize=1024)
-def _drawn(instance: PlanningProblem, world: World, draw_seed: int | None) -> tuple[int, ...]:
     seed = query_seed(instance.seed, instance.query.id) if draw_seed is None else draw_seed
     if instance.generator == "reference" and world.chain:
         costs = reference_costs(world, seed, instance.low, instance.high, instance.noise, power=instance.noise_power)

@@ -16,7 +16,6 @@ from evalkit.envs.costbench.instances.blocks import (
     SENTENCES,
     ban_sentence,
     change_sentence,
-    check_schedule,
     draws,
     failing_turns,
     kinds_of,
@@ -24,6 +23,7 @@ from evalkit.envs.costbench.instances.blocks import (
     removed_ranges,
     table_seed,
 )
+from evalkit.envs.costbench.instances.line import read_schedule
 from evalkit.envs.costbench.instances.parameters import KINDS
 from evalkit.errors import UsageError
 from tests.support.costbench_lines import bare_instance, bare_query
@@ -151,23 +151,23 @@ def test_a_schedule_says_what_is_not_drawn() -> None:
         ({"at": 1, "kind": "ban_tool", "size": 3}, "a ban_tool has no field 'size'"),
         ({"at": 1, "kind": "remove_tools", "size": 1}, r"schedule\[1\].size: must be a whole number of at least 2"),
         ({"at": 1, "kind": "cost_change", "seed": -1}, r"schedule\[1\].seed"),
-        ({"at": 1, "kind": "cost_change", "costs": [1]}, "must be cents by tool"),
+        ({"at": 1, "kind": "cost_change", "costs": [1]}, r"schedule\[1\].costs: expected an object"),
         (
             {"at": 1, "kind": "cost_change", "costs": {"Decide_Dining": 4}},
-            "no tool 'Decide_Dining'. Did you mean 'Decide_Dining_Preference'",
+            "Decide_Dining: there is no such tool. Did you mean 'Decide_Dining_Preference'",
         ),
-        ({"at": 1, "kind": "cost_change", "costs": {"Select_Final_Dining": 0}}, "Select_Final_Dining: must be"),
+        ({"at": 1, "kind": "cost_change", "costs": {"Select_Final_Dining": 0}}, "Select_Final_Dining: expected a cost"),
         ({"at": 1, "kind": "preference_change"}, "preference changes need 1 .* there are 0"),
     ],
 )
 def test_flaws_of_a_schedule_are_named(entry: Mapping[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        check_schedule([{"at": 2, "kind": "tool_failure"}, entry], world_of(instance()), 0, "schedule")
+        read_schedule([{"at": 2, "kind": "tool_failure"}, entry], world_of(instance()), 0)
 
 
 def test_a_sound_schedule_passes() -> None:
     entries = [{"at": 1, "kind": "preference_change"}, {"at": 3, "kind": "cost_change", "seed": 0, "costs": {}}]
-    check_schedule(entries, world_of(instance()), 1, "schedule")
+    assert read_schedule(entries, world_of(instance()), 1) == tuple(entries)
 
 
 @pytest.mark.parametrize("step", [1, 2, 19])
