@@ -335,14 +335,14 @@ class Budget:
         """The next step of the waiter whose turn it is: leases for itself and for the others, a wait, or the end."""
         shared = self._shared
         step = shared.state.next(head.item.amount)
-        if step.action == "go":
+        if step == "go":
             shared.serve()
-        elif shared.borrows is not None and shared.others_lend and step.action != "never":
+        elif shared.borrows is not None and shared.others_lend and step != "never":
             shared.borrows()
             await head.woken()
-        elif shared.entered or step.action == "lease":
+        elif shared.entered or step == "lease":
             await self._refill(head)
-        elif step.action == "wait":
+        elif step == "wait":
             await head.woken()
         else:
             state, amount = shared.state, head.item.amount

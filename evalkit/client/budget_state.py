@@ -9,7 +9,6 @@ A run without a budget leases likewise, only without end, so a crash costs it no
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
 LEASE_PARTS = 1000
@@ -20,16 +19,8 @@ _BOUNDLESS = 1 << 100
 """What an unlimited budget has to lease: 10^18 dollars."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """What a reservation has to do next."""
-
-    action: Literal["go", "lease", "wait", "never"]
-    lease: int = 0
-    """For `lease`: how much to set aside durably before looking again."""
-
-
-GO, WAIT, NEVER = Step(action="go"), Step(action="wait"), Step(action="never")
+Step = Literal["go", "lease", "wait", "never"]
+"""What a reservation has to do next; `lease`: set aside durably what `lease_for` says before looking again."""
 
 
 class BudgetState:
@@ -78,12 +69,12 @@ class BudgetState:
         """What a reservation of `amount` has to do."""
         short = amount - self.room
         if short <= 0:
-            return GO
+            return "go"
         if short <= self.leasable:
-            return Step(action="lease", lease=self.lease_for([amount]))
+            return "lease"
         assert self.budget is not None
         # All requests in flight may turn out to cost nothing; if even that were not enough, waiting is useless.
-        return WAIT if amount <= self.budget - self.before - self.spent else NEVER
+        return "wait" if amount <= self.budget - self.before - self.spent else "never"
 
     def lease_for(self, amounts: Iterable[int]) -> int:
         """The lease that makes room for these reservations, in order, as far as the budget allows, or for a tranche."""

@@ -35,30 +35,32 @@ def test_no_order_of_reservations_and_settlements_passes_the_ceiling(
             state.settle(reserved, cost)
             book.settled.append(cost)
         step = state.next(amount)
-        if step.action == "lease":
-            assert 0 < step.lease <= budget - before - book.leased
-            state.lease(step.lease)
-            book.leased += step.lease
+        if step == "lease":
+            lease = state.lease_for([amount])
+            assert 0 < lease <= budget - before - book.leased
+            state.lease(lease)
+            book.leased += lease
             step = state.next(amount)
-            assert step.action == "go"
-        if step.action == "go":
+            assert step == "go"
+        if step == "go":
             assert state.take(amount)
             book.in_flight.append(amount)
         else:
             assert not state.take(amount)
             fits_when_all_is_back_for_nothing = before + sum(book.settled) + amount <= budget
-            assert (step.action == "wait") == fits_when_all_is_back_for_nothing
+            assert (step == "wait") == fits_when_all_is_back_for_nothing
         assert before + sum(book.settled) + sum(book.in_flight) <= before + book.leased <= budget
         assert state.left == budget - before - sum(book.settled) - sum(book.in_flight)
 
 
 @given(budget=st.integers(1_000, 10**15), amount=st.integers(1, 10**15))
 def test_a_lease_is_a_part_of_the_budget_unless_one_request_needs_more(budget: int, amount: int) -> None:
-    step = BudgetState(budget=budget, before=0).next(amount)
+    state = BudgetState(budget=budget, before=0)
+    step = state.next(amount)
     if amount > budget:
-        assert step.action == "never"
+        assert step == "never"
     else:
-        assert step.lease == min(budget, max(amount, budget // LEASE_PARTS))
+        assert state.lease_for([amount]) == min(budget, max(amount, budget // LEASE_PARTS))
 
 
 @given(
@@ -105,15 +107,15 @@ def test_a_reply_above_its_bound_shrinks_what_may_still_be_leased() -> None:
     assert state.settle(100, 700) == 600, "it is leased now"
     assert (state.leased, state.room) == (700, 0)
     assert state.leasable == 300
-    assert state.next(301).action == "never"
-    assert state.next(300).lease == 300
+    assert state.next(301) == "never"
+    assert state.lease_for([300]) == 300
     assert state.left == 300
 
 
 def test_without_a_budget_everything_can_be_leased_and_is_still_counted() -> None:
     state = BudgetState(budget=None, before=7)
     assert not state.take(10**18)
-    assert state.next(10**18).lease == 10**18
+    assert state.lease_for([10**18]) == 10**18
     state.lease(10**18)
     assert state.take(10**18)
     assert state.settle(10**18, 5) == 0

@@ -172,10 +172,10 @@ class Life:
         if episode in self.out or episode in self.steps or episode in self.charges:
             return
         bound = self.world.bounds[episode]
-        need = self.state.next(bound)
-        if need.action == "lease":
-            self.world.ledger.append(row("lease", need.lease, self.name))
-            self.state.lease(need.lease)
+        if self.state.next(bound) == "lease":
+            lease = self.state.lease_for([bound])
+            self.world.ledger.append(row("lease", lease, self.name))
+            self.state.lease(lease)
         if self.state.take(bound):
             self.out[episode] = int(share * bound)
             self.world.bill += self.out[episode]
