@@ -5,8 +5,8 @@ A lane that starts as a trial plays `TRIAL_EPISODES` at once until one of its ep
 model whose tool calls never arrive is not paid for hundreds of times.
 """
 
-from typing import Protocol
-
+from evalkit.client.lanes.servers import JointWindow
+from evalkit.client.lanes.window import Window
 from evalkit.waiting import WaitQueue
 
 TRIAL_EPISODES = 4
@@ -14,24 +14,12 @@ BARREN_EPISODES = 8
 """After this many episodes without a valid action the user is told, once."""
 
 
-class OpenWindow(Protocol):
-    """The requests that a lane may have in flight: of its only server, or of all."""
-
-    @property
-    def size(self) -> float:
-        """Now."""
-
-    @property
-    def most(self) -> float:
-        """Ever."""
-
-
 class SlowStart:
     """The players of one lane: those with an episode, and those that wait for one."""
 
     __slots__ = ("_barren", "_waiting", "open", "players", "trial", "window")
 
-    def __init__(self, window: OpenWindow, *, trial: bool) -> None:
+    def __init__(self, window: Window | JointWindow, *, trial: bool) -> None:
         self.window = window
         """What the lane may have in flight."""
         self.trial = trial
