@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from evalkit.errors import UsageError, nearest
 from evalkit.frozen.manifest import Manifest
 from evalkit.frozen.manifests import read_manifest
+from evalkit.results.show import EpisodeKey, find_episode
 from evalkit.text import many, visible
 
 if TYPE_CHECKING:
@@ -39,14 +40,9 @@ class EpisodeChoice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedEpisode:
+class LoggedEpisode(EpisodeKey):
     """An episode of the log."""
 
-    id: str
-    agent: str
-    suite: str
-    instance: str
-    replicate: int
     ending: str
     """Empty while it continues."""
 
@@ -57,7 +53,6 @@ def choose(run: Path, wanted: EpisodeChoice) -> list[LoggedEpisode]:
     Raises UsageError for a name that the run lacks, RunError for an episode that it lacks or that is not the only one
     meant, CorruptLogError.
     """
-    from evalkit.results.show import EpisodeKey, find_episode
     from evalkit.store.reading.reader import scan
 
     manifest = read_manifest(run)
@@ -70,17 +65,7 @@ def choose(run: Path, wanted: EpisodeChoice) -> list[LoggedEpisode]:
         for row in rows
     ]
     if wanted.episode:
-        keys = [
-            EpisodeKey(
-                id=episode.id,
-                agent=episode.agent,
-                suite=episode.suite,
-                instance=episode.instance,
-                replicate=episode.replicate,
-            )
-            for episode in known
-        ]
-        only = find_episode(keys, wanted.episode).id
+        only = find_episode(known, wanted.episode).id
         known = [episode for episode in known if episode.id == only]
     bases = {suite.name: suite.base for suite in manifest.suites.values()}
     matching = (
@@ -108,14 +93,12 @@ def _check(manifest: Manifest, wanted: EpisodeChoice) -> None:
 def void_notes(cells: Iterable["Cell"]) -> list[str]:
     """What a table must say of episodes that are void: how many, of whom, why."""
     struck = [cell for cell in cells if cell.voided]
-    notes = [f"void: {cell.agent} on {cell.suite.name}: {_count(cell)} left out: {_reasons(cell)}" for cell in struck]
+    notes = [
+        f"void: {cell.agent} on {cell.suite.name}: {many(len(cell.voided), 'episode')} left out: {_reasons(cell)}"
+        for cell in struck
+    ]
     more = len(notes) - NOTES
     return notes if more <= 0 else [*notes[:NOTES], f"void: {more:,} more rows; see the table of completeness"]
-
-
-def _count(cell: "Cell") -> str:
-    count = len(cell.voided)
-    return many(count, "episode")
 
 
 def reasons(cell: "Cell") -> dict[str, int]:
