@@ -51,7 +51,9 @@ _NO_KEY = re.compile(r"simulate\.key=.*|credentials=[a-z]{1,8}", re.DOTALL)
 
 def refuse_keys(data: object, where: str) -> None:
     """Raises UsageError naming file and place where plain values from a file seem to hold a key."""
-    for key_path, name, text in _texts(data, "", ""):
+    for key_path, name, text in _leaves(data, "", ""):
+        if not isinstance(text, str):
+            continue
         if _LOOKS.search(text) or (_folded(name) in _NAMES and text and not _NO_KEY.fullmatch(f"{key_path}={text}")):
             raise UsageError(
                 f"{where}: {key_path} seems to contain a key. Files must not contain keys: put it into an "
@@ -65,18 +67,18 @@ def refuse_keys(data: object, where: str) -> None:
             )
 
 
-def _texts(data: object, key_path: str, name: str) -> Iterator[tuple[str, str, str]]:
-    """(path of keys, name of the field, text) of all texts; names are texts too, of no name, at the path that holds
-    them."""
-    if isinstance(data, str):
-        yield key_path, name, data
-    elif isinstance(data, dict):
+def _leaves(data: object, key_path: str, name: str) -> Iterator[tuple[str, str, object]]:
+    """(path of keys, name of the field, value) of all values that are no tables or lists; names are texts too, of no
+    name, at the path that holds them."""
+    if isinstance(data, dict):
         for key, item in data.items():
             yield key_path or "a name in it", "", key
-            yield from _texts(item, f"{key_path}.{key}" if key_path else key, key)
+            yield from _leaves(item, _join(key_path, key), key)
     elif isinstance(data, list):
-        for i, item in enumerate(data):
-            yield from _texts(item, f"{key_path}[{i + 1}]", name)
+        for i, item in enumerate(data, 1):
+            yield from _leaves(item, f"{key_path}[{i}]", name)
+    else:
+        yield key_path, name, data
 
 
 def _folded(name: str) -> str:
@@ -167,8 +169,8 @@ def _as_toml(value: object, where: str, key_path: str) -> Any:
 
 
 def _refuse_long(data: object, where: str) -> None:
-    for key_path, value in _integers(data, ""):
-        if value.bit_length() > _BITS:
+    for key_path, _, value in _leaves(data, "", ""):
+        if isinstance(value, int) and value.bit_length() > _BITS:
             raise UsageError(
                 f"{where}: {key_path}: an integer of {value.bit_length()} bits is too long; at most "
                 f"{_BITS} bits are allowed."
@@ -177,17 +179,6 @@ def _refuse_long(data: object, where: str) -> None:
 
 _BITS = 63
 _ENDLESS = re.compile(r"[0-9][0-9_]{4000}")
-
-
-def _integers(value: object, key_path: str) -> Iterator[tuple[str, int]]:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _integers(item, _join(key_path, key))
-    elif isinstance(value, list):
-        for i, item in enumerate(value, 1):
-            yield from _integers(item, f"{key_path}[{i}]")
-    elif isinstance(value, int):
-        yield key_path, value
 
 
 def check_record(data: object, kind: type[RecordT], where: str, at: str = "") -> RecordT:

@@ -302,8 +302,6 @@ def _check_sum(folder: Path, path: Path) -> None:
 
 # Suites that packages bring: an entry `offers` of the group `suites` is the folder of the suites `offers/...`.
 
-SUFFIX = ".jsonl"
-
 
 def suite_folders() -> PluginTable[Path]:
     """The folders, by the first part of their suites' names. Nobody adds to those of evalkit's own suites."""
@@ -325,7 +323,7 @@ def brought_suite(name: str) -> Path | None:
         return None
     first, _, rest = name.partition("/")
     folder = suite_folders()[first]
-    path = folder / f"{rest}{SUFFIX}"
+    path = folder / f"{rest}{TEXT}"
     if not rest or not path.is_file():
         valid = [f"{first}/{suite}" for suite in suites_in(folder)]
         raise UsageError(f"There is no suite {name!r} in {folder}.{nearest(name, valid)}")
@@ -334,12 +332,12 @@ def brought_suite(name: str) -> Path | None:
 
 def source_of(name: str) -> Plugin | None:
     """Whose suite it is that a sweep gets by this name; None of a user's own, or of evalkit's."""
-    own = [folder / f"{name}{SUFFIX}" for folder in folders("instances")]
-    if name.endswith(SUFFIX) or any(path.is_file() for path in own):
+    own = [folder / f"{name}{TEXT}" for folder in folders("instances")]
+    if name.endswith(TEXT) or any(path.is_file() for path in own):
         return None
     return suite_plugin(name)
 
 
 def suites_in(folder: Path) -> list[str]:
     """The names of the suites in a folder, seen from it."""
-    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob(f"*{SUFFIX}"))
+    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob(f"*{TEXT}"))

@@ -24,6 +24,7 @@ depends on a score, so the draws of the pairs that go on stay as they were froze
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -391,8 +392,4 @@ def _draws(supposed: SupposedDifference, margin: float, alpha: float, total: int
         most *= 2
         if most > MOST:
             return math.inf
-    least = most // 2
-    while most - least > 1:
-        middle = (least + most) // 2
-        least, most = (least, middle) if enough(middle) else (middle, most)
-    return float(most)
+    return float(bisect_left(range(most), True, most // 2 + 1, key=enough))

@@ -16,7 +16,7 @@ from evalkit.policy.table import BROUGHT, find_policy, is_own
 from evalkit.seats import code_of
 from evalkit.spec.packs import packs, read_pack
 from evalkit.spec.reading import parse_toml
-from evalkit.spec.suites import SUFFIX, environment_of, read_lines, suite_folders, suites_in
+from evalkit.spec.suites import TEXT, environment_of, read_lines, suite_folders, suites_in
 from evalkit.text import visible
 from evalkit.wire.table import DIALECTS
 
@@ -144,7 +144,7 @@ def _suites(plugin: Plugin) -> tuple[str, list[str]]:
         raise UsageError(f"{folder} is not a folder.")
     names, problems = suites_in(folder), []
     for name in names:
-        path = folder / f"{name}{SUFFIX}"
+        path = folder / f"{name}{TEXT}"
         try:
             line = next(read_lines(path), None)
             if line is None:
@@ -154,7 +154,7 @@ def _suites(plugin: Plugin) -> tuple[str, list[str]]:
         except EvalkitError as flaw:
             problems.append(str(flaw))
     if not names:
-        problems.append(f"{folder} has no suites: no file ends in {SUFFIX}.")
+        problems.append(f"{folder} has no suites: no file ends in {TEXT}.")
     shown = ", ".join(f"{plugin.name}/{name}" for name in names[:NAMED])
     return shown + (f" and {len(names) - NAMED} more" if len(names) > NAMED else ""), problems
 
