@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from evalkit.client.lanes.buckets import (
+    Buckets,
     Need,
     TokenEstimate,
     announced_room,
@@ -228,9 +229,8 @@ class Lane:
         self._meter.count(now, usage.input, usage.output)
         if server.buckets or self._pools:
             used = self._estimate.learn(ticket.body_bytes, ticket.need, limited or usage)
-            correct(server.buckets, ticket.need, used)
-            for pool in self._pools:
-                pool.correct(ticket.need, used)
+            for buckets in self._all_buckets(server):
+                correct(buckets, ticket.need, used)
         self._leave(ticket)
         return now - ticket.sent_at
 
@@ -304,9 +304,8 @@ class Lane:
             return False
         if self.lapsed() or now < server.paused_until:
             return False
-        delay(server.buckets, ticket.need, ticket.sent_at, now)
-        for pool in self._pools:
-            pool.delay(ticket.need, ticket.sent_at, now)
+        for buckets in self._all_buckets(server):
+            delay(buckets, ticket.need, ticket.sent_at, now)
         ticket.sent_at = now
         return True
 
@@ -538,9 +537,12 @@ class Lane:
             self._reopen(self._loop.time())
 
     def _unbook(self, ticket: Ticket, *, sent: bool) -> None:
-        unbook(ticket.server.buckets, ticket.need, sent=sent)
-        for pool in self._pools:
-            pool.unbook(ticket.need, sent=sent)
+        for buckets in self._all_buckets(ticket.server):
+            unbook(buckets, ticket.need, sent=sent)
+
+    def _all_buckets(self, server: LaneServer) -> Sequence[Buckets]:
+        """Of a server, then of the limits that are shared."""
+        return [server.buckets, *(pool.buckets for pool in self._pools)]
 
     def _recover(self, server: LaneServer, now: float) -> None:
         """An outage is over: requests that sleep because of it are woken."""

@@ -17,12 +17,9 @@ from evalkit.client.lanes.buckets import (
     Need,
     apply_allowance,
     book,
-    correct,
-    delay,
     open_buckets,
     reshare,
     scarcest,
-    unbook,
     wait_s,
 )
 from evalkit.spec.model import Limits
@@ -49,7 +46,8 @@ class Pool:
         self.name = name
         self._loop = asyncio.get_running_loop()
         self._limits = limits
-        self._buckets = open_buckets(limits, self._loop.time())
+        self.buckets = open_buckets(limits, self._loop.time())
+        """The limits by the minute: one object, whatever they become."""
         self._most = limits.in_flight or math.inf
         self._in_flight = 0
         self._paused_until = 0.0
@@ -66,7 +64,7 @@ class Pool:
 
     def reshare(self, rates: Mapping[str, float], most: float) -> None:
         """This process may use so much of the limits from now on: `rates` a minute, `most` requests in flight."""
-        reshare(self._buckets, rates, self._loop.time())
+        reshare(self.buckets, rates, self._loop.time())
         self._most = most
         self._call()
 
@@ -97,12 +95,8 @@ class Pool:
         self._served[lane] = self._turns
         self._standing.pop(lane, None)
         self._in_flight += 1
-        book(self._buckets, need, now)
+        book(self.buckets, need, now)
         self._call()
-
-    def delay(self, need: Need, booked_at: float, now: float) -> None:
-        """A request that was booked at `booked_at` is sent only now."""
-        delay(self._buckets, need, booked_at, now)
 
     def withdraw(self, lane: Member) -> None:
         """The lane has nothing to send now."""
@@ -114,18 +108,10 @@ class Pool:
         self._in_flight -= 1
         self._call()
 
-    def unbook(self, need: Need, *, sent: bool) -> None:
-        """A request used no tokens; where it was not even `sent`, it counts as none."""
-        unbook(self._buckets, need, sent=sent)
-
-    def correct(self, booked: Need, used: Need) -> None:
-        """The booking was an estimate: correct it."""
-        correct(self._buckets, booked, used)
-
     def refused(self, wait_s: float | None, now: float) -> None:
         """The provider refused one lane because of the rate: nothing stays saved up, and all lanes pause as it asks."""
         self._paused_until = max(self._paused_until, now + min(wait_s or 0.0, LONGEST_PAUSE_S))
-        for bucket in self._buckets.values():
+        for bucket in self.buckets.values():
             bucket.lower(0.0, now)
 
     def apply_allowance(self, name: str, allowance: Allowance, now: float) -> bool:
@@ -133,7 +119,7 @@ class Pool:
         limit = self._limits.requests_per_minute if name == "requests" else None
         if limit is None or abs(allowance.limit - limit) > _SAME * limit:
             return False
-        apply_allowance(self._buckets, name, allowance, now)
+        apply_allowance(self.buckets, name, allowance, now)
         return True
 
     def waits_for(self, need: Need, now: float) -> str:
@@ -144,13 +130,13 @@ class Pool:
         elif self._in_flight + 1 > self._most:
             what = "requests in flight"
         else:
-            what = scarcest(self._buckets, need, now) or ("its turn" if self._standing else "")
+            what = scarcest(self.buckets, need, now) or ("its turn" if self._standing else "")
         return what and f"{what}, shared limit of {self.name}"
 
     def _wait_s(self, need: Need, now: float) -> float:
         if self._in_flight + 1 > self._most:
             return math.inf
-        return max(self._paused_until - now, wait_s(self._buckets, need, now), 0.0)
+        return max(self._paused_until - now, wait_s(self.buckets, need, now), 0.0)
 
     def _next(self) -> Member | None:
         """The lane whose turn it is."""
