@@ -96,8 +96,8 @@ class Queries:
     """(split, how many; None: as many as there are; seed) -> queries without texts. Raises UsageError."""
     errands: Callable[[str, Iterable[Line], str], Iterator[dict[str, Any]]]
     """(kind, lines of a suite, the suite's name) -> errands. Raises UsageError naming the line."""
-    apply: Callable[[str, Sequence[Line], Answers, str], AppliedSuite]
-    """(kind, lines of a suite, answers, the suite's name) -> what happens to the suite."""
+    apply: Mapping[str, Callable[[Sequence[Line], Answers, str], AppliedSuite]]
+    """By kind of errand: (lines of a suite, answers, the suite's name) -> what happens to the suite."""
     asked: Callable[[Line, str], Mapping[str, tuple[Sequence[str], str]]]
     """(a line of a suite, the suite's name) -> what a reader of its text can be asked, as `HandChecked.asked`."""
     sound: Callable[[Sequence[Line], Mapping[str, bool], str], AppliedSuite]

@@ -93,7 +93,7 @@ def answered_suite(run: Path, suite: str, seed: int | None = None) -> tuple[list
         raise UsageError(f"{run} judged texts of a run: use it with `evalkit report RUN --judged {run}`.")
     lines, applied = read_suite([suite], seed=seed).lines, AppliedSuite(lines=())
     if lines:
-        applied = queries_of(_environment(lines, suite), suite).apply(kind, lines, answers, suite)
+        applied = queries_of(_environment(lines, suite), suite).apply[kind](lines, answers, suite)
     return _checked(applied, suite, f" Is {run} about this suite?"), applied, len(lines)
 
 

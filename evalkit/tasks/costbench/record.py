@@ -91,11 +91,6 @@ def _words(value: str) -> str:
     return value.replace("_", " ")
 
 
-def apply_answers(kind: str, suite: Sequence[Line], answers: Answers, where: str) -> AppliedSuite:
-    """The suite that the answers to errands of a kind make of another one."""
-    return (apply_verdicts if kind == errand.CONFLICT else apply_texts)(suite, answers, where)
-
-
 def apply_verdicts(suite: Sequence[Line], answers: Answers, where: str) -> AppliedSuite:
     """The suite without lines whose wishes conflict, and without alternatives that do, as a validator answered."""
     return _sound(suite, lambda line, query: _answer(errand.CONFLICT, line, query, answers, where))
@@ -134,7 +129,7 @@ def _sound(suite: Sequence[Line], answer: Callable[[Line, Mapping[str, Any]], Er
         old = line.get("alternatives") or ()
         new = drawn
         if new is None:
-            new = [query for query in old if _is_sound(answer(line, query))]
+            new = [query for query in old if (said := answer(line, query)).outcome == "ok" and not said.value]
         lines.append(line if list(old) == new else {**_no_longer_the_references(line), "alternatives": new})
         if len(new) < len(old):
             fewer.append(line["id"])
@@ -145,10 +140,6 @@ def _sound(suite: Sequence[Line], answer: Callable[[Line, Mapping[str, Any]], Er
 
 def _answer(kind: str, line: Line, query: Mapping[str, Any], answers: Answers, where: str) -> ErrandAnswer:
     return answers.get(errand_digest(_query_line(kind, "", line, query, where)), ErrandAnswer(outcome="missing"))
-
-
-def _is_sound(answer: ErrandAnswer) -> bool:
-    return answer.outcome == "ok" and not answer.value
 
 
 def _is_drawn(line: Line) -> bool:
@@ -214,7 +205,7 @@ TASKS = Tasks(
         read=import_queries,
         raw=raw_queries,
         errands=query_lines,
-        apply=apply_answers,
+        apply={errand.CONFLICT: apply_verdicts, errand.REQUIREMENT: apply_texts},
         asked=wishes_asked,
         sound=without_conflicts,
     ),
