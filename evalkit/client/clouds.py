@@ -81,9 +81,10 @@ def _aws(url: str) -> Grant:
         raise _failed("aws", flaw) from None
     if not region:
         raise UsageError("AWS's region is unknown: set AWS_REGION.")
+    service = "bedrock-mantle" if "bedrock-mantle" in (urlsplit(url).hostname or "") else "bedrock"
     expires = getattr(found, "refresh_needed", None)
     return Grant(
-        headers=signer(frozen, region=region, service=_service(url)),
+        headers=signer(frozen, region=region, service=service),
         secrets=tuple(filter(None, (frozen.access_key, frozen.secret_key, frozen.token))),
         due=expires or _never,
         over=_never if expires is None else lambda: expires(0),
@@ -112,11 +113,6 @@ def signer(credentials: Any, *, region: str, service: str) -> Callable[[str, Map
 def _region(url: str) -> str:
     named = _REGION.search(urlsplit(url).hostname or "")
     return named[1] if named else os.environ.get("AWS_REGION", "").strip()
-
-
-def _service(url: str) -> str:
-    """The name that AWS's signature has for the endpoint."""
-    return "bedrock-mantle" if "bedrock-mantle" in (urlsplit(url).hostname or "") else "bedrock"
 
 
 def _google() -> Grant:

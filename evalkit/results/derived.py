@@ -196,7 +196,8 @@ def _save(run: Path, marks: Mapping[str, str], kept: Mapping[str, tuple[bytes, F
 
     from evalkit.store.files.columns import column_of
 
-    names = [name for name in kept if _is_finite(kept[name][1])]
+    # JSON holds finite numbers alone.
+    names = [name for name, (_, fold) in kept.items() if all(map(math.isfinite, (fold.score, *fold.metrics.values())))]
     columns = {
         "episode": column_of(names, pa.string()),
         "key": column_of([kept[name][0] for name in names], pa.binary(16)),
@@ -214,11 +215,6 @@ def _save(run: Path, marks: Mapping[str, str], kept: Mapping[str, tuple[bytes, F
         writer.write_table(pa.table(columns), row_group_size=1 << 14)
         writer.add_key_value_metadata({_MARK: msgspec.json.encode(marks)})
     put(run / FOLDER / FILE, sink.getvalue().to_pybytes())
-
-
-def _is_finite(fold: Fold) -> bool:
-    """Whether JSON holds its numbers."""
-    return math.isfinite(fold.score) and all(map(math.isfinite, fold.metrics.values()))
 
 
 def read_cells(run: Path) -> tuple[Manifest, list[Cell]]:

@@ -216,11 +216,12 @@ def _priced_names(provider: Provider) -> list[str]:
 
 def _family(name: str, families: Mapping[str, object]) -> str | None:
     """The longest of the beginnings, or middles, that a name has, as `families` names it (`gpt-5*`, `*gpt-5*`)."""
-    return max((family for family in families if _is_like(name, family)), key=len, default=None)
-
-
-def _is_like(name: str, family: str) -> bool:
-    return family[1:-1] in name if family.startswith("*") else name.startswith(family[:-1])
+    fitting = (
+        family
+        for family in families
+        if (family[1:-1] in name if family.startswith("*") else name.startswith(family[:-1]))
+    )
+    return max(fitting, key=len, default=None)
 
 
 def _provider(name: str, file: ProviderFile, where: str) -> Provider:

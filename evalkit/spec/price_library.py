@@ -65,7 +65,9 @@ def published(provider: str, model: str, *, on: datetime.date | None = None) -> 
 def published_names(provider: str) -> list[str]:
     """The names under which the library knows a price for chatting with a provider's models, sorted."""
     return sorted(
-        shown for name, shown in _names(provider).items() if (info := _find(provider, name)) and _sells_chats(info)
+        shown
+        for name, shown in _names(provider).items()
+        if (info := _find(provider, name)) and _price(info, datetime.date.min)
     )
 
 
@@ -109,10 +111,6 @@ def _named(clause: Any) -> Iterator[str]:
             yield name
     for part in getattr(clause, "or_", ()):
         yield from _named(part)
-
-
-def _sells_chats(info: "ModelInfo") -> bool:
-    return _price(info, datetime.date.min) is not None
 
 
 def _price(info: "ModelInfo", day: datetime.date, tier: Tier = "") -> Price | None:

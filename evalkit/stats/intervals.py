@@ -154,7 +154,7 @@ def _seen(
     method: Method = "bounded" if math.isfinite(least) and math.isfinite(most) else "Hall"
     if error <= _SAME * max(1.0, float(np.abs(values).max())):
         return (Interval(low=mean, high=mean), "alike", "") if though_alike else (None, NONE, "all instances agree")
-    if bounds == (0.0, 1.0) and is_share(values):
+    if bounds == (0.0, 1.0) and np.isin(values, bounds).all():
         return wilson(float(values.sum()), len(values), alpha), "Wilson", ""
     return (bounded(groups, least, most, alpha) if method == "bounded" else hall(groups, alpha)), method, ""
 
@@ -168,11 +168,6 @@ def instance_means(replicates: Mapping[str, Sequence[float]], strata: Mapping[st
     if any(len(means) < LEAST_INSTANCES for means in means_of.values()):
         return [np.array([mean for stratum in sorted(means_of) for mean in means_of[stratum]])]
     return [np.array(means_of[stratum]) for stratum in sorted(means_of)]
-
-
-def is_share(means: "Doubles") -> bool:
-    """Whether these instance means are answers of yes and no (1 and 0), however many replicates agreed on each."""
-    return bool(np.all((means == 0.0) | (means == 1.0)))
 
 
 def wilson(yes: float, n: int, alpha: float = ALPHA) -> Interval:

@@ -169,7 +169,8 @@ def row_of(code: str, message: str, *, limited: bool) -> Hopeless | None:
         return TOO_LARGE
     counted_long = long_period(message)
     if limited:
-        curable = not counted_long and _is_short(text)
+        # Gemini sends the words of a used-up quota for its limits by the minute, too.
+        curable = not counted_long and _SHORT.search(text) and "insufficient" not in text
         own = next((row for row in ROWS[:2] if row.pattern.search(text)), None)
         return own if own and not curable else _USED_UP if counted_long and _REACHED.search(text) else None
     row = next((row for row in ROWS if row.pattern.search(text)), None)
@@ -192,12 +193,6 @@ def long_period(message: str) -> bool:
         return False
     unit = next(filter(None, found.groups()))
     return unit.startswith(_LONG) or unit in ("tpd", "rpd") or (unit == "hour" and "past" in found[0])
-
-
-def _is_short(text: str) -> bool:
-    """Whether a refusal because of a limit speaks of a short wait. Gemini sends the words of a used-up quota for its
-    limits by the minute, too."""
-    return bool(_SHORT.search(text)) and "insufficient" not in text
 
 
 _SHORT = re.compile(

@@ -266,15 +266,12 @@ def _head(_model: str, sampling: Sampling, quirks: Quirks) -> bytes:
     further = extra.pop("generationConfig", {})
     thinking = further.pop("thinkingConfig", {})
     if sampling.effort and "effort" not in quirks.refuses:
-        thinking |= _thinking(sampling.effort)
+        budget = _BUDGET.fullmatch(sampling.effort)
+        thinking |= {"thinkingBudget": int(sampling.effort)} if budget else {"thinkingLevel": sampling.effort}
     config |= further | ({"thinkingConfig": thinking} if thinking else {})
     choice = {"functionCallingConfig": {"mode": _CHOICES[sampling.tool_choice]}}
     with_tools = b"" if "tool_choice" in quirks.refuses else b',"toolConfig":' + orjson.dumps(choice)
     return orjson.dumps({**extra, "generationConfig": config})[:-2] + b"\n" + with_tools
-
-
-def _thinking(effort: str) -> dict[str, Any]:
-    return {"thinkingBudget": int(effort)} if _BUDGET.fullmatch(effort) else {"thinkingLevel": effort}
 
 
 def _encode_tools(tools: Sequence[Tool]) -> bytes:

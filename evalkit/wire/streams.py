@@ -312,7 +312,8 @@ class ReplyStream:
                 if data is not None:
                     self._read += 1
                     if name == b"error":
-                        raise ErrorEvent(_error_in(loads_event(data)))
+                        value = loads_event(data)
+                        raise ErrorEvent(object_of(value, "error") or value if isinstance(value, dict) else value)
                     assembler.take(name, data)
         except ErrorEvent as event:
             self._error = event.error
@@ -360,11 +361,6 @@ def raise_error(value: Mapping[str, Any]) -> None:
     """Raises ErrorEvent if an event holds one, as most formats write it."""
     if value.get("error"):
         raise ErrorEvent(value["error"])
-
-
-def _error_in(value: Any) -> Any:
-    """The error in an event that is called so."""
-    return object_of(value, "error") or value if isinstance(value, dict) else value
 
 
 _STATUSES: Mapping[str, int] = {

@@ -138,17 +138,12 @@ def call_setup(instance: PlanningProblem, world: World, texts: Mapping[str, str]
     )
 
 
-def known_cents(setup: CallSetup, terms: Terms, name: str) -> int | None:
-    """What a call of this name costs, whether it is offered now or not; None: no tool has the name."""
-    return terms.costs[setup.world.place[name]] if name in setup.specs else None
-
-
 def broken(setup: CallSetup, terms: Terms, name: str, outcome: str, key: str, cost: str = "") -> Done:
     """A call that is charged and gives nothing, in the words under `key`: the tool is banned, or fails for once.
 
     `cost`: the text's key that says what it costs, where it is not the usual one.
     """
-    cents = known_cents(setup, terms, name)
+    cents = terms.costs[setup.world.place[name]] if name in setup.specs else None  # whether it is offered now or not
     text = fill(setup.texts[key], tool=shown(name))
     return Done(outcome=outcome, text=text + (_cost(setup, cents, cost) if cents is not None else ""), cents=cents)
 

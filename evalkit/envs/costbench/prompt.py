@@ -12,7 +12,7 @@ from itertools import product
 from string import ascii_uppercase
 
 from evalkit.dialogue import Message, Tool
-from evalkit.envs.costbench.domain.catalogue import Catalogue, TaskChain
+from evalkit.envs.costbench.domain.catalogue import TaskChain
 from evalkit.envs.costbench.domain.ids import has_context, split_values
 from evalkit.envs.costbench.domain.wording import message
 from evalkit.envs.costbench.domain.world import Terms, ToolSpec, World, context_type, criterion, deed, meaning
@@ -365,7 +365,8 @@ def _property(world: World, split: str, name: str, texts: Mapping[str, str], own
     key = world.dimensions.get(name)
     if key is not None:
         values = split_values(catalogue, world.task, split)[key]
-        description, options = _dimension_about(catalogue, key), ", ".join(values)
+        description = next(dimension.about for dimension in catalogue.dimensions if dimension.key == key)
+        options = ", ".join(values)
         text = fill(own or texts["arguments.value"], about=description, options=options)
         if texts["tools.schema"] == OPEN:
             return {"type": "string", "enum": list(values), "description": text}
@@ -379,7 +380,3 @@ def _property(world: World, split: str, name: str, texts: Mapping[str, str], own
     number = "d" * catalogue.digits[split]
     text = fill(texts["arguments.id"], type=name, label=world.labels[name], number=number)
     return {"type": "string", "description": text}
-
-
-def _dimension_about(catalogue: Catalogue, key: str) -> str:
-    return next(dimension.about for dimension in catalogue.dimensions if dimension.key == key)

@@ -14,7 +14,7 @@ budget; here the slack follows from the instance's seed, unless slack or budget 
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -219,16 +219,14 @@ def _start(shape: Shape, deals: Sequence[Deal], draws: GeneratorDraws) -> Quanti
     """The budget's plan: for each category one of its items, and one of the deals that hold it."""
     size = shape.products // shape.categories
     items = [c * size + draws.below(size) for c in range(shape.categories)]
-    sellers = [_sellers(deals, item) for item in items]
+    sellers = [
+        [index for index, deal in enumerate(deals) if any(item == sold for sold, _ in deal.contents)] for item in items
+    ]
     chosen = [among[draws.below(len(among))] for among in sellers]
     quantities = [0] * len(deals)
     for index in chosen:
         quantities[index] = draws.geometric(shape.p_budget) + max(deals[index].least - 1, 0)
     return tuple(quantities)
-
-
-def _sellers(deals: Iterable[Deal], item: int) -> list[int]:
-    return [index for index, deal in enumerate(deals) if any(item == sold for sold, _ in deal.contents)]
 
 
 def _closed(

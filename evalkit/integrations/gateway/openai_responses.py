@@ -153,13 +153,9 @@ def _check_pairs(items: Sequence[Any]) -> None:
     for call_id in open_calls:
         raise ValueError(f"input: no tool output found for function call {call_id}")
     for item, after in zip(items, [*items[1:], {}], strict=True):
-        if item.get("type") == "reasoning" and not _is_said(after):
+        said = after.get("type") in ("reasoning", "function_call") or after.get("role") == "assistant"
+        if item.get("type") == "reasoning" and not said:
             raise ValueError(f"input: item {item.get('id')!r} of type 'reasoning' is without its following item")
-
-
-def _is_said(item: Mapping[str, Any]) -> bool:
-    """Whether the assistant said the item."""
-    return item.get("type") in ("reasoning", "function_call") or item.get("role") == "assistant"
 
 
 def _check_reasoning(item: Mapping[str, Any], path: str) -> None:

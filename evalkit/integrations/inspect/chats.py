@@ -106,11 +106,6 @@ def _arguments(call: InspectCall) -> str:
     return text if clean(text) == text else json.dumps(call.arguments)
 
 
-def from_messages(messages: Sequence[ChatMessage]) -> tuple[Message, ...]:
-    """A chat of Inspect's, for a policy."""
-    return tuple(_from_message(message) for message in messages)
-
-
 def _from_message(message: ChatMessage) -> Message:
     if isinstance(message, ChatMessageAssistant):
         calls = tuple(_from_call(call) for call in message.tool_calls or ())
@@ -158,7 +153,7 @@ class PolicyModel(ModelAPI):
         config: GenerateConfig,
     ) -> ModelOutput:
         """The policy's reply."""
-        chat = from_messages(input)
+        chat = tuple(map(_from_message, input))
         sampling = Sampling(
             max_tokens=config.max_tokens or Sampling().max_tokens, parallel_calls=config.parallel_tool_calls
         )

@@ -5,7 +5,7 @@ whoever connects goes on where the last one stopped.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -130,7 +130,14 @@ class EpisodeServer:
     ) -> types.GetPromptResult:
         if params.name != PROMPT:
             raise MCPError(types.INVALID_PARAMS, f"There is no prompt {shown(params.name)!r}, only {PROMPT!r}.")
-        return types.GetPromptResult(messages=_prompt(self.session.game.messages))
+        messages = [
+            types.PromptMessage(
+                role="assistant" if message.role == "assistant" else "user",
+                content=types.TextContent(text=_line(message)),
+            )
+            for message in self.session.game.messages
+        ]
+        return types.GetPromptResult(messages=messages)
 
 
 def _client(context: ServerRequestContext[Any, Any]) -> str:
@@ -148,15 +155,6 @@ def _result(text: str, facts: dict[str, Any]) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(text=text)], structured_content=facts, is_error=facts["outcome"] != "ok"
     )
-
-
-def _prompt(messages: Sequence[Message]) -> list[types.PromptMessage]:
-    return [
-        types.PromptMessage(
-            role="assistant" if message.role == "assistant" else "user", content=types.TextContent(text=_line(message))
-        )
-        for message in messages
-    ]
 
 
 def _line(message: Message) -> str:

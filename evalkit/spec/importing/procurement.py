@@ -68,11 +68,6 @@ def _inflect(seen: list[str]) -> ModuleType:
     return module
 
 
-def _count_attempts(texts: Texts) -> Texts:
-    """Procurement's: the reference says how many attempts there are in its text, we fill the number in."""
-    return {**texts, "system": re.sub(rf"\b{ATTEMPTS}\b", "{periods}", texts["system"])}
-
-
 IMPORT = importing(
     "procurement",
     Source(
@@ -82,7 +77,8 @@ IMPORT = importing(
         variant="O3",
         twice=("get_previous_purchase_data", "get_equipment_information"),
         results=_answers,
-        fit=_count_attempts,
+        # The reference says how many attempts there are in its text, we fill the number in.
+        fit=lambda texts: {**texts, "system": re.sub(rf"\b{ATTEMPTS}\b", "{periods}", texts["system"])},
         wordings={
             "known_horizon": "SYSTEM_PROMPT_V1_KNOWN_HORIZON",
             "known_horizon_goal": "SYSTEM_PROMPT_V1_GRADED_BEST",

@@ -130,7 +130,7 @@ def planned_blocks(instance: PlanningProblem, world: World) -> tuple[Block, ...]
     Preference changes take the instance's alternatives in order. Raises UsageError if there are too few.
     """
     base = query_seed(instance.seed, instance.query.id)
-    entries = _by_turn(instance.schedule)
+    entries = sorted(instance.schedule, key=lambda entry: int(entry["at"]))
     kinds = tuple(entry["kind"] for entry in entries)
     if not entries:
         kinds = kinds_of(instance.generator, base, instance.block, instance.blocks)
@@ -227,10 +227,6 @@ def change_sentence(instance: PlanningProblem, step: int) -> int:
     if instance.generator != "reference":
         return Stream(base, "preference_change_message", step).below(SENTENCES)
     return Mersenne(hash31(f"{base}:{step}:preference_change_message")).below(SENTENCES)
-
-
-def _by_turn(schedule: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return sorted(schedule, key=lambda entry: int(entry["at"]))
 
 
 def _check_whole(value: object, least: int, where: str) -> None:
