@@ -346,8 +346,7 @@ def _deeds(world: World, tool: ToolSpec, texts: Mapping[str, str]) -> str:
 
 def _stages(world: World, tool: ToolSpec, texts: Mapping[str, str]) -> str:
     """What a composite of a chain does, by stages."""
-    chain = world.catalogue.chain
-    assert chain is not None
+    chain = world.catalogue.links
     first, second, filtering, last = chain.stages
     stages = [stage for position, stage in ((0, first), (1, second)) if tool.first <= position <= tool.last]
     low, high = max(tool.first, 2) - 1, min(tool.last, world.length - 2) - 1

@@ -157,6 +157,12 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """The dimensions' keys in alphabetical order, in which ids count."""
         return _keys(self)
 
+    @property
+    def links(self) -> TaskChain:
+        """The chain, of a catalogue that has one."""
+        assert self.chain is not None
+        return self.chain
+
 
 @lru_cache(maxsize=64)
 def _keys(catalogue: Catalogue) -> tuple[str, ...]:

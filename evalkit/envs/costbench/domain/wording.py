@@ -62,6 +62,5 @@ def context_given(catalogue: Catalogue, query: Query) -> tuple[str, int] | None:
 
 def context_label(catalogue: Catalogue) -> str:
     """How ids of the context's preference begin. Only for catalogues with a context."""
-    chain = catalogue.chain
-    assert chain is not None
+    chain = catalogue.links
     return filled(chain.first.label, chain, catalogue.context, 0)

@@ -118,8 +118,7 @@ def composite_spans(length: int, whole: bool, longest: int = MOST_LENGTH) -> Ite
 
 @lru_cache(maxsize=256)
 def _chain_world(catalogue: Catalogue, task: str, length: int, whole: bool, longest: int) -> World:
-    chain = catalogue.chain
-    assert chain is not None
+    chain = catalogue.links
     has_context = bool(catalogue.context) and task != catalogue.context
     start = [
         *catalogue.constants,
@@ -168,8 +167,7 @@ def _order(
     index_of: Mapping[str, int],
 ) -> Iterator[int]:
     wanted = [*([catalogue.context] if catalogue.context and catalogue.context != task else []), task]
-    chain = catalogue.chain
-    assert chain is not None
+    chain = catalogue.links
     spans = [(name, i, j) for name, i, j in registry(catalogue, length) if name in wanted]
     for name in catalogue.tasks:
         if name in wanted:
@@ -186,8 +184,7 @@ def _chain_types(chain: TaskChain, task: str, length: int) -> list[str]:
 
 
 def _span_tool(catalogue: Catalogue, task: str, length: int, span: tuple[int, int], bit: Mapping[str, int]) -> ToolSpec:
-    chain = catalogue.chain
-    assert chain is not None
+    chain = catalogue.links
     first, last = span
     inputs: list[str] = []
     outputs: set[str] = set()
@@ -265,8 +262,7 @@ def output_type(chain: TaskChain, task: str, length: int, position: int) -> str:
 
 def position_inputs(catalogue: Catalogue, task: str, length: int, position: int) -> tuple[str, ...]:
     """The input types of one position, in declared order."""
-    chain = catalogue.chain
-    assert chain is not None
+    chain = catalogue.links
     wanted = _link(chain, length, position).inputs
     if position == 2 and position < length - 1:
         wanted = chain.step_one_inputs
@@ -291,8 +287,7 @@ def dimension_types(catalogue: Catalogue, task: str) -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def context_type(catalogue: Catalogue) -> str:
     """The type of the preference that all tasks but the context's own are given."""
-    chain = catalogue.chain
-    assert chain is not None
+    chain = catalogue.links
     return filled(chain.first.output, chain, catalogue.context, 0)
 
 
@@ -320,8 +315,7 @@ def tool_name(chain: TaskChain, task: str, length: int, first: int, last: int) -
 
 
 def _labels(catalogue: Catalogue, task: str, length: int) -> dict[str, str]:
-    chain = catalogue.chain
-    assert chain is not None
+    chain = catalogue.links
     labels = {name: name for name in catalogue.constants}
     if catalogue.context and catalogue.context != task:
         labels[context_type(catalogue)] = filled(chain.first.label, chain, catalogue.context, 0)
