@@ -238,7 +238,6 @@ ANTHROPIC_MESSAGES = Dialect(
     objections=_objections,
     extra_fields=ANTHROPIC_FIELDS,
     stream=ANTHROPIC_STREAM,
-    verbatim_calls=False,
     lacks=frozenset({"seed"}),
     caches={"1h": _HOUR},
     tier_field="service_tier",

@@ -99,8 +99,6 @@ class Dialect:
     lacks: frozenset[str] = frozenset()
     """Fields of `Sampling` that the format does not have: an environment's default is left out, with a note, and an
     agent that sets one is refused."""
-    verbatim_calls: bool = True
-    """Whether a call's arguments are exactly the text that the model wrote."""
     stream: StreamForm | None = None
     """How replies are streamed; None: they are not."""
     cached_reads_count: bool = True

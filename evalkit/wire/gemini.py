@@ -421,7 +421,6 @@ GEMINI = Dialect(
     objections=_objections,
     extra_fields=GEMINI_FIELDS,
     stream=GEMINI_STREAM,
-    verbatim_calls=False,
     lacks=frozenset({"parallel_calls"}),
     # https://ai.google.dev/gemini-api/docs/flex-inference
     tier_field="serviceTier",

@@ -126,7 +126,7 @@ class Double(Simulator):
             model, request = heard.served.decode(heard.arrival.body, heard.path_model)
         except ValueError as flaw:
             raise RefusedRequest(status=400, code="invalid_body", message=f"The body cannot be read: {flaw}") from flaw
-        if options.strict_calls and heard.served.dialect.verbatim_calls:
+        if options.strict_calls and heard.served.dialect.name.startswith("openai_"):
             _check_calls(request)
         objection = heard.served.objection(heard.arrival.headers, request)
         if objection:
