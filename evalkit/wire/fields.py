@@ -4,12 +4,11 @@ is sent."""
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from evalkit.dialogue import Message, Sampling, Tool
+from evalkit.dialogue import Sampling, Tool
 from evalkit.wire.extras import ExtraFields, field_objections
 from evalkit.wire.lenient import dumps_any
 
@@ -75,14 +74,6 @@ def object_text(arguments: str) -> bytes:
     if not arguments:
         return b"{}"
     return arguments.encode() if is_object(arguments) else dumps_any({RAW: arguments})
-
-
-def with_objects(message: Message) -> Message:
-    """The message with all arguments of its calls as JSON of objects, in formats that would send any text."""
-    if not message.calls:
-        return message
-    calls = tuple(replace(call, arguments=object_text(call.arguments).decode()) for call in message.calls)
-    return replace(message, calls=calls)
 
 
 def sampling_objections(

@@ -23,7 +23,7 @@ from hashlib import sha256
 from itertools import groupby
 
 from evalkit.dialogue import Message
-from evalkit.wire.fields import with_objects
+from evalkit.wire.fields import object_text
 
 MALFORMED_ARGUMENTS = "malformed_arguments"
 """In `Quirks.refuses`: the server parses the arguments of earlier calls, because its models' templates want objects,
@@ -68,17 +68,17 @@ def words_of(message: Message) -> str:
     return message.text if message.calls or message.text.strip() else NOTHING_SAID
 
 
-def with_short_ids(message: Message) -> Message:
-    """The message with ids of nine letters and digits."""
-    calls = tuple([replace(call, id=fitting_id(call.id, NINE)) for call in message.calls])
-    return replace(message, calls=calls, call_id=message.call_id and fitting_id(message.call_id, NINE))
-
-
 def returnable(message: Message, refused: frozenset[str]) -> Message:
     """The message for a model that refuses malformed arguments, or ids of other forms."""
+    if refused.isdisjoint((MALFORMED_ARGUMENTS, CALL_IDS)):
+        return message
+    calls, call_id = message.calls, message.call_id
     if MALFORMED_ARGUMENTS in refused:
-        message = with_objects(message)
-    return with_short_ids(message) if CALL_IDS in refused else message
+        calls = tuple([replace(call, arguments=object_text(call.arguments).decode()) for call in calls])
+    if CALL_IDS in refused:
+        calls = tuple([replace(call, id=fitting_id(call.id, NINE)) for call in calls])
+        call_id = call_id and fitting_id(call_id, NINE)
+    return replace(message, calls=calls, call_id=call_id)
 
 
 # Turns, for formats with a separate field for the system text and one turn for all user messages between two replies:
