@@ -148,7 +148,11 @@ class ModelAsker:
         tier = self._template.tiers[0]
         body = self._template.body(question, tier)
         if self._template.outgrows_window(len(body)):
-            raise EpisodeRefused("context_length", self._why_outgrown(len(body)))
+            raise EpisodeRefused(
+                "context_length",
+                f"The request has {len(body):,} bytes, more than fit into the {self._template.window:,} tokens of the "
+                "model's window. It was not sent.",
+            )
         asking = _Attempts(question, tier, body, self._template.bound(len(body), tier))
         try:
             outcome = await self._attempt(asking)
@@ -567,12 +571,6 @@ class ModelAsker:
     def _hinted(self, verdict: Verdict) -> str:
         """What went wrong, and what to do about it where a line of the provider's file may prevent it."""
         return self._in_words(verdict).rstrip(".") if line_to_set(verdict) else verdict.message
-
-    def _why_outgrown(self, body_bytes: int) -> str:
-        return (
-            f"The request has {body_bytes:,} bytes, more than fit into the {self._template.window:,} tokens of the "
-            "model's window. It was not sent."
-        )
 
     def _why_unpriced(self, asking: _Attempts, tier: Tier) -> str:
         return (

@@ -95,7 +95,11 @@ class Lane:
         self._meter = RateMeter()
         self._refusals = RefusalCount()
         self._in_flight = 0
-        self._queue = WaitQueue[QueuedRequest, Ticket](returned=self._take_back, left=self._left_line)
+        self._queue = WaitQueue[QueuedRequest, Ticket](
+            # What was admitted, and cancelled before it could run; who left the line: another may be the first now.
+            returned=lambda _, ticket: self.abandon(ticket, sent=False),
+            left=lambda _: self.serve(),
+        )
         self._slow_start = SlowStart(
             self._only.window if self._only is not None else JointWindow(self._servers, limits.in_flight or math.inf),
             trial=trial,
@@ -263,7 +267,10 @@ class Lane:
         elif server.health.answered():
             self._recover(server, now)
         if wait_s is not None:
-            self._pause_at(server, now + wait_s)
+            if self._only is not None:
+                self.pause(now + wait_s)
+            else:  # the others go on
+                server.paused_until = max(server.paused_until, now + wait_s)
         if kind == REFUSAL and self._only is not None:  # one of several servers counts its own requests alone
             for pool in self._pools:
                 pool.refused(wait_s, now)
@@ -334,7 +341,11 @@ class Lane:
             self._slow_start.usher()
             self.serve()
         for name, allowance in (("requests", requests), ("tokens", tokens)):
-            if allowance is not None and not (self._only is not None and self._applied(name, allowance, now)):
+            if allowance is None:
+                continue
+            # Of all limits that are shared, those that the header states are informed.
+            pools = self._pools if self._only is not None else ()
+            if not sum(pool.apply_allowance(name, allowance, now) for pool in pools):
                 apply_allowance(server.buckets, name, part_of(allowance, self._part), now)
 
     def pause(self, until: float) -> None:
@@ -344,13 +355,6 @@ class Lane:
             self._shut = True
             self.paused()
             self.serve()
-
-    def _pause_at(self, server: LaneServer, until: float) -> None:
-        """One server asks for a pause: the others go on."""
-        if self._only is not None:
-            self.pause(until)
-        else:
-            server.paused_until = max(server.paused_until, until)
 
     async def rest(self, seconds: float) -> None:
         """Sleep before a retry; raises at once the error that ends the lane."""
@@ -421,10 +425,6 @@ class Lane:
             servers=self._servers.stats(now),
         )
 
-    def _applied(self, name: str, allowance: Allowance, now: float) -> bool:
-        """Whether a header states limits that are shared; all of these are informed."""
-        return sum(pool.apply_allowance(name, allowance, now) for pool in self._pools) > 0
-
     def _waits_for(self, now: float) -> str:
         """What keeps it from having more in flight, in words."""
         if self._end is not None or not (self._queue or self._slow_start):
@@ -492,14 +492,6 @@ class Lane:
             self._queue.grant(waiter, self._admit(need, now, waiter.item.body_bytes, server))
         for pool in self._pools:
             pool.withdraw(self)
-
-    def _take_back(self, _: QueuedRequest, ticket: Ticket) -> None:
-        """A request was admitted and cancelled before it could run."""
-        self.abandon(ticket, sent=False)
-
-    def _left_line(self, _: QueuedRequest) -> None:
-        """A request was cancelled while it waited: another may be the first now."""
-        self.serve()
 
     def _is_told_too_long(self, need: Need, now: float) -> bool:
         """Check whether the head waits for a limit from the provider's headers: too long, and the lane has ended; or

@@ -173,7 +173,7 @@ class _Search:
             best, best_log = [int(units) for units in start], math.log(product(market, start))
         high = [self._most(j) for j in range(count)]
         if any(not any(high[j] and market.gains[j][c] for j in range(count)) for c in range(k)):
-            return self._ended(best, 0, -math.inf)
+            return _ended(market, best, 0, -math.inf)
         every = list(range(count))
         deals, work = self._deals(every), self._scratch(count)
         plan = self._plan(best, best_log)
@@ -181,9 +181,9 @@ class _Search:
         bound = self._functions.root(deals, low, high, market.budget, work, plan)
         best, best_log = [int(units) for units in plan.best], float(plan.best_log[0])
         if bound == -math.inf:
-            return self._ended(best, 1, -math.inf)
+            return _ended(market, best, 1, -math.inf)
         if limit <= 1:
-            return self._ended(best, 1, float(bound))
+            return _ended(market, best, 1, float(bound))
         core = self._core([int(units) for units in low], [int(units) for units in high])
         plan = self._plan([best[j] for j in core], best_log)
         stack = self._stack(core, low, high, work.z)
@@ -195,16 +195,13 @@ class _Search:
             best = [0] * count
             for position, j in enumerate(core):
                 best[j] = int(plan.best[position])
-        return self._ended(best, 1 + int(boxes), float(missed))
+        return _ended(market, best, 1 + int(boxes), float(missed))
 
     def _most(self, j: int) -> int:
         """The most of a deal that the budget pays; 0 of what is of no use."""
         deal = self._market.deals[j]
         most = max(self._market.budget - deal.fixed, 0) // deal.price if any(self._market.gains[j]) else 0
         return most if most >= deal.least else 0
-
-    def _ended(self, best: list[int], nodes: int, missed: float) -> ProcurementOptimum:
-        return _ended(self._market, best, nodes, missed)
 
     def _core(self, low: list[int], high: list[int]) -> list[int]:
         """The deals that are left, without those that can be bought as well by the unit of another one.
