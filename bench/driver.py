@@ -47,12 +47,12 @@ from evalkit.frozen.instances import ManifestInstance
 from evalkit.frozen.manifest import ManifestAgent, ManifestSuite
 from evalkit.money import PicoUsd, Price
 from evalkit.spec.identity import episode_id, episode_key
-from evalkit.spec.model import Limits, Model, Provider
+from evalkit.spec.model import Limits, Model, Provider, ServerSpec
 from evalkit.store.writing.writer import Store, open_store
 
 PRICE = Price(input=10**6, output=4 * 10**6, cached_read=10**6, cached_write=10**6)
 BUDGET = PicoUsd(10**16)
-PROVIDER = Provider(name="stub", dialect="openai_chat", url=BASE_URL)
+PROVIDER = Provider(name="stub", dialect="openai_chat", servers=(ServerSpec(url=BASE_URL),))
 WIDE = Limits(requests_per_minute=6e7, input_tokens_per_minute=6e10, output_tokens_per_minute=6e10)
 """Limits that never bind: their arithmetic is paid for, as in a real sweep."""
 

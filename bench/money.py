@@ -46,9 +46,8 @@ from evalkit.errors import LaneClosed
 from evalkit.frozen.instances import ManifestInstance
 from evalkit.frozen.manifest import ManifestAgent, ManifestSuite
 from evalkit.money import PicoUsd, Price
-from evalkit.spec.model import Limits
+from evalkit.spec.model import Limits, Model, Provider
 from evalkit.store.files.record import LedgerRecord, StepRecord
-from evalkit.wire.dialect import Quirks
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.table import DIALECTS
 from tests.sim.loop import SimLoop
@@ -138,7 +137,7 @@ def drawn(agent: Agent, name: str, seed: int) -> Drawn:
     return Drawn([min(agent.max_tokens, max(1, int(draws.lognormvariate(scale, 1.0)))) for _ in range(count)])
 
 
-class Provider:
+class Payee:
     """A transport that answers after a while, and keeps the bill."""
 
     def __init__(self, agent: Agent, name: str, seed: int, *, faults: bool) -> None:
@@ -318,13 +317,11 @@ def template_of(name: str, agent: Agent) -> RequestTemplate:
     """Its requests."""
     return RequestTemplate(
         agent=name,
-        provider="null",
-        model="m",
+        provider=Provider(name="null", dialect="openai_chat"),
+        model=Model(name="m", price=None, limits=Limits()),
         dialect=DIALECTS["openai_chat"],
-        quirks=Quirks(),
         sampling=replace(LOOKUP.defaults, max_tokens=agent.max_tokens),
         price=price_of(agent),
-        key="",
     )
 
 
@@ -381,7 +378,7 @@ async def _play(
     budget = Budget(budget=None if money is None else PicoUsd(money), spent=PicoUsd(0), ledger=books, session="bench")
     stop = Stop()
     lanes = {name: Lane(name, limits=Limits(), width=width, trial=True, start=width if wide else None) for name in cast}
-    providers = {name: Provider(agent, name, seed, faults=faults) for name, agent in cast.items()}
+    providers = {name: Payee(agent, name, seed, faults=faults) for name, agent in cast.items()}
     backlogs = {
         name: LaneBacklog(
             name=name,

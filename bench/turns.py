@@ -29,9 +29,9 @@ from evalkit.envs.environment import Kit, Pack
 from evalkit.frozen.instances import ManifestInstance
 from evalkit.frozen.manifest import ManifestAgent, ManifestSuite
 from evalkit.money import PicoUsd, Price
-from evalkit.spec.model import Limits
+from evalkit.spec.model import Limits, Model, Provider
 from evalkit.store.files.record import LedgerRecord, StepRecord
-from evalkit.wire.dialect import Dialect, Quirks
+from evalkit.wire.dialect import Dialect
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.table import DIALECTS
 from tests.provider.dialects import SERVED_DIALECTS
@@ -153,13 +153,11 @@ async def _play(dialect: Dialect, wire: _Wire) -> None:
     nothing = _Nothing()
     template = RequestTemplate(
         agent="model",
-        provider="null",
-        model="m",
+        provider=Provider(name="null", dialect=dialect.name),
+        model=Model(name="m", price=None, limits=Limits()),
         dialect=dialect,
-        quirks=Quirks(),
         sampling=LOOKUP.defaults,
         price=PRICE,
-        key="",
     )
     asker = _Watched(
         template,

@@ -415,6 +415,7 @@ class ModelAsker:
         """The reply as an answer, settled."""
         usage, outcome = reply.usage, OK
         tier, rates, known = self._template.served(asking.tier, reply.tier)
+        tiered = self._template.provider.service_tiers
         cost = _dearest(rates, usage)
         if usage.unknown or usage.doubtful:
             reply, cost, outcome = self._without_usage(asking, reply, cost, rates)
@@ -446,7 +447,7 @@ class ModelAsker:
             attempts=f"{asking.outcomes},{outcome}" if asking.outcomes else outcome,
             started_at=asking.started_at,
             tier=tier,
-            saved=self._template.price.of(usage) - cost if self._template.tier_words and outcome != UNMETERED else 0,
+            saved=self._template.price.of(usage) - cost if tiered and outcome != UNMETERED else 0,
             raw=response.body if lenient else None,
         )
 
@@ -531,7 +532,7 @@ class ModelAsker:
     def _why_paid(self, verdict: Verdict, server: LaneServer) -> str:
         begun, streamed = verdict.outcome in _BEGUN, self._template.stream != "off"
         name = f"{self._lane.name}{server.at}"
-        return why_paid(name, verdict, self._template.provider, times=MOST_PAID, begun=begun, streamed=streamed)
+        return why_paid(name, verdict, self._template.provider.name, times=MOST_PAID, begun=begun, streamed=streamed)
 
     def _close(self, why: str) -> NoReturn:
         """End the lane. Raises LaneClosed."""
@@ -565,8 +566,8 @@ class ModelAsker:
 
     def _in_words(self, verdict: Verdict) -> str:
         """What went wrong, and what to do about it."""
-        template = self._template
-        return with_remedy(verdict, provider=template.provider, model=template.model, key=template.key)
+        provider = self._template.provider
+        return with_remedy(verdict, provider=provider.name, model=self._template.model.name, key=provider.key_words)
 
     def _hinted(self, verdict: Verdict) -> str:
         """What went wrong, and what to do about it where a line of the provider's file may prevent it."""
@@ -576,7 +577,7 @@ class ModelAsker:
         return (
             f"{self._lane.name}: a request of the tier {asking.tier} was served by {tier!r}, whose price is not known. "
             "It is charged at the dearest that is, and the lane is stopped, since its cost cannot be bounded: add the "
-            f"price to `tiers` of the model in providers/{self._template.provider}.toml."
+            f"price to `tiers` of the model in providers/{self._template.provider.name}.toml."
         )
 
     def _why_over(self, asking: _Attempts, cost: int) -> str:

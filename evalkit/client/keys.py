@@ -85,14 +85,12 @@ def servers_of(provider: Provider) -> tuple[ServerSpec, ...]:
     Raises UsageError naming provider and variable if one is not set, or is not the beginning of a URL; and if two
     servers are the same.
     """
-    servers = [
-        replace(server, url=url) for server in provider.named_servers for url in _filled_in(provider, server.url)
-    ]
+    servers = [replace(server, url=url) for server in provider.servers for url in _filled_in(provider, server.url)]
     for server in servers:
         _refuse_endpoint(provider, server.url)
     if len({server.url for server in servers}) < len(servers):
         # The values of variables are not shown.
-        written = ", ".join(server.url for server in provider.named_servers)
+        written = ", ".join(server.url for server in provider.servers)
         raise UsageError(f"Provider {provider.name!r} has the url {written}, which names a server twice.")
     return tuple(servers)
 

@@ -7,7 +7,7 @@ from evalkit.client.ask import Question
 from evalkit.dialogue import Message, Sampling, Tool, ToolChoice
 from evalkit.money import FLEX, PRIORITY, STANDARD, TIERS, PicoUsd, Price, Tier
 from evalkit.spec.model import Model, Provider, StreamSetting
-from evalkit.wire.dialect import GEO, Dialect, Quirks
+from evalkit.wire.dialect import GEO, Dialect
 from evalkit.wire.table import DIALECTS
 
 BYTES_OF_TOKEN = 32
@@ -33,18 +33,11 @@ class RequestTemplate:
     """The constant parts of one agent's requests."""
 
     agent: str
-    provider: str
-    model: str
+    provider: Provider
+    model: Model
     dialect: Dialect
-    quirks: Quirks
     sampling: Sampling
     price: Price
-    window: int | None = None
-    """Tokens of the model's context, where they are known."""
-    cache_key: bool = False
-    """Whether they name their episode, so that those of one find the same prompt cache."""
-    key: str
-    """Where the key comes from, in words: for messages."""
     billed: Mapping[str, bool] = field(default_factory=dict)
     """By outcome without a reply: whether the provider bills it, if that differs from the table for all
     (`wire/http.py`)."""
@@ -54,10 +47,6 @@ class RequestTemplate:
     """Those that requests go by, in order of preference."""
     tier_prices: Mapping[Tier, Price] = field(default_factory=dict)
     """Of those that the provider sells, the standard one aside: any may serve a request."""
-    tier_words: Mapping[Tier, str] = field(default_factory=dict)
-    """What the provider calls the tiers; empty: requests name none, and replies are not asked for theirs."""
-    geo: str = ""
-    """Where requests ask to be answered; empty: they do not say."""
     cache: str = ""
     """How long they ask for the prompt cache to last; the prices are those of that."""
     _heads: dict[tuple[ToolChoice | None, Tier], bytes] = field(
@@ -66,9 +55,19 @@ class RequestTemplate:
     """Heads that were asked for."""
     _rates: dict[Tier, tuple[Price, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
+    @property
+    def geo(self) -> str:
+        """Where requests ask to be answered; empty: they do not say."""
+        return geo_of(self.provider, self.model)
+
+    @property
+    def window(self) -> int | None:
+        """Tokens of the model's context, where they are known."""
+        return self.model.context_tokens
+
     def join(self, parts: list[bytes], messages: Sequence[Message]) -> None:
         """Append messages to the encoded parts of their chat."""
-        self.dialect.join(parts, messages, self.quirks)
+        self.dialect.join(parts, messages, self.model.quirks)
 
     def encode_tools(self, tools: tuple[Tool, ...]) -> bytes:
         """A tool list."""
@@ -79,18 +78,18 @@ class RequestTemplate:
         head = self._heads.get((choice, tier))
         if head is None:
             sampling = self.sampling if choice is None else replace(self.sampling, tool_choice=choice)
-            head = self.dialect.head(self.model, sampling, self.quirks)
-            head = naming(head, self.dialect, self.tier_words.get(tier, ""), self.geo)
+            head = self.dialect.head(self.model.name, sampling, self.model.quirks)
+            head = naming(head, self.dialect, self.provider.service_tiers.get(tier, ""), self.geo)
             self._heads[choice, tier] = head
         return head
 
     def body(self, question: Question, tier: Tier = "") -> bytes:
         """The complete request body; without `tier` that of the tier which comes first."""
         seed, own = None, self.sampling.seed
-        if own is not False and "seed" not in self.quirks.refuses | self.dialect.lacks:
+        if own is not False and "seed" not in self.model.quirks.refuses | self.dialect.lacks:
             seed = question.seed if own is None else own
         head = self.head(question.choice, tier or self.tiers[0])
-        if self.cache_key and self.dialect.cache_key:
+        if self.provider.cache_key and self.dialect.cache_key:
             # An episode's id is hexadecimal digits: nothing in it needs escaping.
             head = b'{"%b":"%b",%b' % (self.dialect.cache_key.encode(), question.episode.encode(), head[1:])
         body = self.dialect.body(head, question.tools, question.messages, seed)
@@ -115,7 +114,7 @@ class RequestTemplate:
     def served(self, asked: Tier, word: str) -> tuple[Tier, tuple[Price, ...], bool]:
         """(the tier of a reply that was asked for so, and that names its tier by this word; the prices of which one
         holds; whether its price is known). Without a tier named, the name is empty."""
-        if not self.tier_words:
+        if not self.provider.service_tiers:
             return "", self.rates(asked), True
         said, slash, geo = word.partition("/")
         if said.lower() in UNSAID:
@@ -191,20 +190,14 @@ def request_template(
     """
     return RequestTemplate(
         agent=agent,
-        provider=provider.name,
-        model=model.name,
+        provider=provider,
+        model=model,
         dialect=DIALECTS[provider.dialect],
-        quirks=model.quirks,
         sampling=sampling,
         price=writing(price, provider, cache),
-        window=model.context_tokens,
-        cache_key=provider.cache_key,
-        key=provider.key_words,
         billed=provider.billed,
         stream=stream,
         tiers=tiers,
         tier_prices={tier: writing(own, provider, cache) for tier, own in (tier_prices or {}).items()},
-        tier_words=provider.service_tiers,
-        geo=geo_of(provider, model),
         cache=cache,
     )

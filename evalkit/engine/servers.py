@@ -20,7 +20,7 @@ def capacity(resolved: ResolvedSweep, endpoint: Endpoint) -> Limits:
     try:
         servers = servers_of(endpoint.provider)
     except UsageError:
-        servers = endpoint.provider.named_servers
+        servers = endpoint.provider.servers
     limits = limits_over(resolved, endpoint.lane, servers)
     return limits if len(servers) == 1 else limits.within(_together([server.limits for server in servers]))
 

@@ -233,8 +233,8 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         )
     if file.cache_key and not DIALECTS[file.dialect].cache_key:
         raise UsageError(f"{where}: cache_key: the dialect {file.dialect!r} has no such field. Leave it out.")
-    servers = () if isinstance(file.url, str) else _servers(file.url, where)
-    for server in servers or (ServerSpec(url=str(file.url)),):
+    servers = (ServerSpec(url=file.url.rstrip("/")),) if isinstance(file.url, str) else _servers(file.url, where)
+    for server in servers:
         _check_place_holders(server.url, where)
     for key in ("timeout_s", "silence_s"):
         value = getattr(file, key)
@@ -254,7 +254,6 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
     return Provider(
         name=name,
         **{name: getattr(file, name) for name in _AS_STATED},
-        url="" if servers else str(file.url).rstrip("/"),
         servers=servers,
         models={key: model for key, model in models.items() if key not in wide},
         families={key: models[key] for key in wide},

@@ -98,11 +98,9 @@ class Provider:
 
     name: str
     dialect: str
-    url: str
-    """Base URL, its `${VARIABLES}` not filled in; empty for a provider that evalkit starts itself (`simulate`), and if
-    `servers` names several."""
-    servers: tuple[ServerSpec, ...] = ()
-    """All servers, where the file names them in a list, their variables not filled in."""
+    servers: tuple[ServerSpec, ...] = (ServerSpec(url=""),)
+    """Its servers as its file names them, their `${VARIABLES}` not filled in; one without a URL if evalkit starts it
+    itself (`simulate`)."""
     key_env: str = ""
     """The environment variable that holds the key; empty: none is named."""
     credentials: Cloud = ""
@@ -145,11 +143,6 @@ class Provider:
     def billed(self) -> Mapping[str, bool]:
         """By outcome without a reply: whether the provider bills it, where that is not as for all."""
         return BILLED_BY_CLOUD.get(self.credentials, {})
-
-    @property
-    def named_servers(self) -> tuple[ServerSpec, ...]:
-        """Its servers as its file names them; one without a URL if evalkit starts it."""
-        return self.servers or (ServerSpec(url=self.url),)
 
     @property
     def key_words(self) -> str:

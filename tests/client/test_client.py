@@ -28,7 +28,7 @@ from evalkit.errors import (
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.catalogue import read_provider
-from evalkit.spec.model import Limits, ServerSpec
+from evalkit.spec.model import Limits, Model, Provider, ServerSpec
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.reading.unmetered import UnmeteredReplies
 from evalkit.wire.dialect import Quirks
@@ -119,16 +119,12 @@ class Scene:
         self.budget = Budget(budget=limit, spent=PicoUsd(0), ledger=self.disk, session="s")
         self.template = RequestTemplate(
             agent="a",
-            provider="acme",
-            model="m",
+            provider=Provider(name="acme", dialect="openai_chat", key_env="ACME_KEY", cache_key=cache_key),
+            model=Model(name="m", price=None, limits=Limits(), quirks=quirks or Quirks(), context_tokens=window),
             dialect=replace(OPENAI_CHAT, cached_reads_count=cached_reads_count),
-            quirks=quirks or Quirks(),
             sampling=sampling,
             price=price,
-            cache_key=cache_key,
-            key="ACME_KEY (environment variable, else keyring)",
             billed=billed or {},
-            window=window,
         )
         self.asker = ModelAsker(self.template, lane=self.lane, budget=self.budget, transport=self.script)
         tools = self.asker.encode_tools((Tool(name="f", description="", parameters={"type": "object"}),))

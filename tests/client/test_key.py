@@ -18,7 +18,7 @@ from evalkit.client.transport import Transport
 from evalkit.dialogue import Message, Sampling
 from evalkit.errors import EvalkitError
 from evalkit.money import FREE, PicoUsd
-from evalkit.spec.model import Limits, Model, Provider
+from evalkit.spec.model import Limits, Model, Provider, ServerSpec
 from evalkit.store.files.record import LedgerRecord
 from evalkit.wire.http import HttpResponse
 
@@ -73,7 +73,9 @@ async def failure(kind: str) -> tuple[EvalkitError, str]:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     port = runner.addresses[0][1] if kind != "nobody" else 9
-    provider = Provider(name="acme", dialect="openai_chat", url=f"http://127.0.0.1:{port}/v1", key_env="ACME_KEY")
+    provider = Provider(
+        name="acme", dialect="openai_chat", servers=(ServerSpec(url=f"http://127.0.0.1:{port}/v1"),), key_env="ACME_KEY"
+    )
     lane = Lane("acme/m", limits=Limits(), width=4)
     budget = Budget(budget=None, spent=PicoUsd(0), ledger=Disk(), session="s")
     try:

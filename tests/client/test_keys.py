@@ -16,8 +16,15 @@ from evalkit.errors import UsageError
 from evalkit.spec.model import Limits, Provider, ServerSpec
 
 KEY = "sk-planted-0123456789"
-ACME = Provider(name="acme", dialect="openai_chat", url="https://acme.example/v1", key_env="ACME_KEY")
-ROOMS = Provider(name="rooms", dialect="openai_chat", url="${ROOMS_URL}/openai/${ROOMS_PART}", key_env="ACME_KEY")
+ACME = Provider(
+    name="acme", dialect="openai_chat", servers=(ServerSpec(url="https://acme.example/v1"),), key_env="ACME_KEY"
+)
+ROOMS = Provider(
+    name="rooms",
+    dialect="openai_chat",
+    servers=(ServerSpec(url="${ROOMS_URL}/openai/${ROOMS_PART}"),),
+    key_env="ACME_KEY",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -95,14 +102,16 @@ def test_a_key_that_fits_no_header_is_refused_without_it(key: str, monkeypatch: 
 
 
 def test_a_provider_without_a_key_needs_none() -> None:
-    assert read_key(Provider(name="mine", dialect="openai_chat", url="http://127.0.0.1:1/v1")) == ""
+    assert (
+        read_key(Provider(name="mine", dialect="openai_chat", servers=(ServerSpec(url="http://127.0.0.1:1/v1"),))) == ""
+    )
 
 
 def test_a_url_is_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROOMS_URL", "https://me.rooms.example/ ")
     monkeypatch.setenv("ROOMS_PART", "v1")
     assert [server.url for server in servers_of(ROOMS)] == ["https://me.rooms.example/openai/v1"]
-    assert [server.url for server in servers_of(ACME)] == [ACME.url]
+    assert [server.url for server in servers_of(ACME)] == [ACME.servers[0].url]
 
 
 @pytest.mark.parametrize(
@@ -119,8 +128,10 @@ def test_a_url_that_names_the_endpoint_is_noticed_before_its_404(
 ) -> None:
     monkeypatch.setenv("ROOMS_URL", "https://me.rooms.example")
     with pytest.raises(UsageError, match=f"its url ends in {path}, which evalkit appends"):
-        servers_of(Provider(name="mine", dialect=dialect, url=url))
-    assert servers_of(Provider(name="mine", dialect=dialect, url="https://x.example/chat/completions/v1"))
+        servers_of(Provider(name="mine", dialect=dialect, servers=(ServerSpec(url=url),)))
+    assert servers_of(
+        Provider(name="mine", dialect=dialect, servers=(ServerSpec(url="https://x.example/chat/completions/v1"),))
+    )
 
 
 def test_a_variable_with_several_values_names_several_servers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +139,6 @@ def test_a_variable_with_several_values_names_several_servers(monkeypatch: pytes
     gpus = Provider(
         name="gpus",
         dialect="openai_chat",
-        url="",
         servers=(ServerSpec(url="${GPUS}/v1", limits=limits), ServerSpec(url="http://b:8000/v1")),
     )
     monkeypatch.setenv("GPUS", "http://a:8000, http://a:8001/")
@@ -180,7 +190,9 @@ def test_no_key_goes_over_plain_http_to_where_a_variable_points(monkeypatch: pyt
         open_transport(ROOMS)
 
 
-CLOUD = Provider(name="acme", dialect="openai_chat", url="https://acme.example/v1", credentials="aws")
+CLOUD = Provider(
+    name="acme", dialect="openai_chat", servers=(ServerSpec(url="https://acme.example/v1"),), credentials="aws"
+)
 
 
 def test_what_lacks_for_a_key_is_said_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,8 @@ from evalkit.dialogue import Message, Reply, Sampling, Usage
 from evalkit.errors import EpisodeRefused
 from evalkit.money import PicoUsd, Price
 from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT
-from evalkit.spec.model import Limits, StreamSetting
+from evalkit.spec.model import Limits, Model, Provider, StreamSetting
 from evalkit.store.files.record import LedgerRecord
-from evalkit.wire.dialect import Quirks
 from evalkit.wire.http import Failure, HttpResponse
 from evalkit.wire.openai_chat import OPENAI_CHAT
 from tests.support.virtual_clock import run_virtual
@@ -82,13 +81,11 @@ class Scene:
     async def ask(self, stream: StreamSetting, sampling: Sampling = SHORT) -> Answer:
         template = RequestTemplate(
             agent="a",
-            provider="acme",
-            model="m",
+            provider=Provider(name="acme", dialect="openai_chat"),
+            model=Model(name="m", price=None, limits=Limits()),
             dialect=OPENAI_CHAT,
-            quirks=Quirks(),
             sampling=sampling,
             price=Price(input=10, output=100, cached_read=1, cached_write=1),
-            key="ACME_KEY",
             stream=stream,
         )
         asker = ModelAsker(

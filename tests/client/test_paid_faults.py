@@ -205,7 +205,7 @@ def test_a_refusal_in_unknown_words_means_the_window_where_little_of_it_is_left(
     def ending(window: int | None, message: str, status: int = 400) -> str:
         async def play() -> str:
             scene = Scene(refused(status, message))
-            scene.template = replace(scene.template, window=window)
+            scene.template = replace(scene.template, model=replace(scene.template.model, context_tokens=window))
             scene.asker = ModelAsker(scene.template, lane=scene.lane, budget=scene.budget, transport=scene.script)
             with pytest.raises(EpisodeRefused) as said:
                 await scene.asker.ask(scene.question)

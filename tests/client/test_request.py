@@ -18,7 +18,7 @@ TOOL = Tool(name="f", description="", parameters={"type": "object"})
 
 
 def template(dialect: str = "openai_chat", *, cache_key: bool = False, quirks: Quirks | None = None) -> RequestTemplate:
-    provider = Provider(name="acme", dialect=dialect, url="", key_env="ACME_KEY", cache_key=cache_key)
+    provider = Provider(name="acme", dialect=dialect, key_env="ACME_KEY", cache_key=cache_key)
     model = Model(name="m", price=PRICE, limits=Limits(), quirks=quirks or Quirks())
     return request_template("a", provider=provider, model=model, sampling=Sampling(max_tokens=50), price=PRICE)
 

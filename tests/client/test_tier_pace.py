@@ -83,9 +83,8 @@ def night(load: Load, deadline_s: float, *, seed: int = 0) -> Night:
         scene, busy = Scene(budget=None), Busy(load, seed)
         lane = Lane("acme/m", limits=Limits(), width=WIDTH, start=WIDTH)
         lane.deadline = deadline_s
-        template = replace(
-            scene.template, tiers=("flex", "standard"), tier_prices={"flex": HALF, "priority": FREE}, tier_words=WORDS
-        )
+        provider, prices = replace(scene.template.provider, service_tiers=WORDS), {"flex": HALF, "priority": FREE}
+        template = replace(scene.template, tiers=("flex", "standard"), tier_prices=prices, provider=provider)
         asker = ModelAsker(template, lane=lane, budget=scene.budget, transport=busy)
         left, flying, money = list(range(EPISODES)), dict[str, int](), 0
 

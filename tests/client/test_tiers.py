@@ -37,7 +37,8 @@ def scene(*responses: HttpResponse, tiers: Sequence[str] = ("flex",)) -> Scene:
     """A scene whose agent asks for these tiers."""
     own = Scene(*responses)
     prices = {"flex": HALF, "priority": DOUBLE}
-    own.template = replace(own.template, tiers=tuple(tiers), tier_prices=prices, tier_words=WORDS)
+    provider = replace(own.template.provider, service_tiers=WORDS)
+    own.template = replace(own.template, tiers=tuple(tiers), tier_prices=prices, provider=provider)
     own.asker = ModelAsker(own.template, lane=own.lane, budget=own.budget, transport=own.script)
     return own
 
@@ -218,7 +219,7 @@ def test_a_reply_made_in_one_country_alone_costs_a_tenth_more() -> None:
     assert (tier, known, price.input) == ("standard/us", True, own.price.input * 11 // 10)
     assert max(one.input for one in unsaid) == price.input
     assert own.served("standard", "standard")[1] == own.rates("standard") == (own.price,)
-    here = replace(own, geo="us")
+    here = replace(own, provider=replace(own.provider, inference_geo="us"))
     assert [price.input for price in here.rates("standard")] == [price.input, own.price.input]
 
 

@@ -15,7 +15,7 @@ from evalkit.client.streaming import Timeouts
 from evalkit.client.transport import HttpTransport, checked_url, is_loopback
 from evalkit.engine.session import make_room
 from evalkit.errors import UsageError
-from evalkit.spec.model import Provider
+from evalkit.spec.model import Provider, ServerSpec
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.verdicts import judge
 from tests.support.each_case import check_each
@@ -411,7 +411,9 @@ def test_the_key_is_blacked_out_of_whatever_comes_back() -> None:
 
 
 def test_a_missing_key_is_named_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    provider = Provider(name="acme", dialect="openai_chat", url="https://x.example/v1/", key_env="ACME_KEY")
+    provider = Provider(
+        name="acme", dialect="openai_chat", servers=(ServerSpec(url="https://x.example/v1/"),), key_env="ACME_KEY"
+    )
     monkeypatch.delenv("ACME_KEY", raising=False)
     with pytest.raises(UsageError, match="ACME_KEY"):
         open_transport(provider)

@@ -60,7 +60,7 @@ class Provider:
 
     def answer(self, body: bytes, said: Said) -> HttpResponse:
         dialect = self.asked.dialect.name
-        RULES[dialect](self.name, self.asked.model, orjson.loads(body), self.wrote)
+        RULES[dialect](self.name, self.asked.model.name, orjson.loads(body), self.wrote)
         if self.name in UNPARSED and len(self.wrote) == 3:
             failed = Said(calls=[("", "", "")])
             self.wrote.append(models.chat(failed, details=False))
@@ -73,7 +73,7 @@ class Provider:
         self.wrote.append(value)
         if not self.streamed:
             return HttpResponse(status=200, headers={}, body=orjson.dumps(value))
-        form = self.asked.dialect.stream_form(self.asked.quirks)
+        form = self.asked.dialect.stream_form(self.asked.model.quirks)
         assert form is not None
         stream = ReplyStream(form, 10**6)
         stream.feed(models.stream(events(value)))
@@ -152,12 +152,14 @@ def test_no_shipped_provider_refuses_what_its_model_wrote(turn: int) -> None:
 )
 def test_without_a_line_of_its_file_a_provider_refuses(name: str, model: str, less: Any, words: str) -> None:
     provider = provided(name, model, streamed=False)
-    provider.asked = replace(provider.asked, quirks=replace(provider.asked.quirks, **less))
+    model_asked = provider.asked.model
+    provider.asked = replace(provider.asked, model=replace(model_asked, quirks=replace(model_asked.quirks, **less)))
     with pytest.raises(Refused, match=re.escape(words)):
         play(provider, "scheduling/basic")
 
 
 def test_with_it_the_user_may_also_join_the_result() -> None:
     provider = provided("mistral", "", streamed=False)
-    provider.asked = replace(provider.asked, quirks=replace(provider.asked.quirks, after_results="joined"))
+    asked = provider.asked.model
+    provider.asked = replace(provider.asked, model=replace(asked, quirks=replace(asked.quirks, after_results="joined")))
     assert play(provider, "scheduling/basic") > 7

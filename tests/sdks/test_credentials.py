@@ -38,7 +38,7 @@ MODEL = "global.anthropic.claude-haiku-4-5-20251001-v1:0"
 BODY = json.dumps(
     {"anthropic_version": "bedrock-2023-05-31", "messages": [{"role": "user", "content": "é\n"}]}
 ).encode()
-BEDROCK = Provider(name="bedrock", dialect="anthropic_bedrock", url="", credentials="aws")
+BEDROCK = Provider(name="bedrock", dialect="anthropic_bedrock", credentials="aws")
 
 
 @pytest.fixture(autouse=True)

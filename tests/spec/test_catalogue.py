@@ -39,7 +39,7 @@ def test_a_provider_is_read_with_whole_prices(folder: Path) -> None:
     (folder / "mine.toml").write_text(GOOD)
     provider = read_provider("mine")
     model = find_model(provider, "small")
-    assert provider.url == "https://example.invalid/v1"
+    assert provider.servers == (ServerSpec(url="https://example.invalid/v1"),)
     assert model.price == Price(input=250_000, output=2_000_000, cached_read=25_000, cached_write=250_000)
     assert model.limits.requests_per_minute == 60
     assert model.price_source == "a page, 2026-01-01"
@@ -54,7 +54,6 @@ url = ["http://a:8000/v1/", { url = "${B}/v1", in_flight = 64, requests_per_minu
 def test_a_provider_may_have_several_servers_with_limits_of_their_own(folder: Path) -> None:
     (folder / "gpus.toml").write_text(SEVERAL)
     provider = read_provider("gpus")
-    assert provider.url == ""
     assert provider.servers == (
         ServerSpec(url="http://a:8000/v1"),
         ServerSpec(url="${B}/v1", limits=Limits(requests_per_minute=600, in_flight=64)),

@@ -206,7 +206,7 @@ def _job(fleet: Fleet, store: Store, budget: Budget, stop: Stop, pools: dict[str
     asker = ModelAsker(
         request_template(
             fleet.name,
-            provider=Provider(name=fleet.name, dialect="openai_chat", url="", key_env="SOME_KEY"),
+            provider=Provider(name=fleet.name, dialect="openai_chat", key_env="SOME_KEY"),
             model=Model(name="m", price=PRICE, limits=fleet.limits),
             sampling=SAMPLING,
             price=PRICE,

@@ -273,7 +273,7 @@ def _print_models(provider: Provider, models: list[Model], console: "Console", *
             table.add_row(f"  prompts over {model.price.over:,}", "", *_long_prices(model.price))
     if provider.default_price and not only:
         table.add_row("any other" if provider.models else "any", "?", *_prices(provider.default_price))
-    urls = ", ".join(filter(None, (server.url for server in provider.named_servers)))
+    urls = ", ".join(filter(None, (server.url for server in provider.servers)))
     console.print(Text(f"{provider.name}: {provider.dialect}, {urls or 'started by evalkit'}"))
     console.print(f"key: {', else '.join(_keys(provider))}\n")
     console.print(table)

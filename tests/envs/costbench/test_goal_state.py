@@ -12,7 +12,7 @@ from evalkit.envs.costbench.score import score
 from evalkit.envs.replay import advance, begin
 from evalkit.money import FREE
 from evalkit.replies import encode_reply
-from evalkit.wire.dialect import Quirks
+from evalkit.spec.model import Limits, Model, Provider
 from evalkit.wire.table import DIALECTS
 from tests.support.costbench_episodes import Episode, make_instance, standard_kit
 from tests.support.costbench_lines import DINING
@@ -120,13 +120,11 @@ def test_what_is_asked_reaches_the_request_and_no_digest() -> None:
 def test_every_dialect_says_it_where_the_question_does(name: str) -> None:
     template = RequestTemplate(
         agent="a",
-        provider="p",
-        model="m",
+        provider=Provider(name="p", dialect=name),
+        model=Model(name="m", price=None, limits=Limits()),
         dialect=DIALECTS[name],
-        quirks=Quirks(),
         sampling=COSTBENCH.defaults,
         price=FREE,
-        key="",
     )
     heads = {asked: template.head(asked) for asked in (None, "auto", "required", "none")}
     assert heads[None] == heads["auto"]
