@@ -147,7 +147,7 @@ def in_turns(
         if same:
             where = f" in {', '.join(same)}" if same != both else ""
             alike.append(
-                f"{new} is {old} of {baseline.label}, with its model, sampling and prompts, so it was not played{where}"
+                f"{new} has the model, sampling and prompts of {old} in {baseline.label}, so it was not played{where}"
             )
         if same != both or not both:
             asked.append((f"{old}{OLD}", new))

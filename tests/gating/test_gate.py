@@ -241,7 +241,7 @@ def test_an_old_agent_reads_the_prompts_of_its_run_whatever_its_file_says_now(ca
     assert call("run", "old.toml").code == 0
     same = call("gate", "old.toml", "--against", "old", "--again", "--junit", "gate.xml", "--markdown", "comment.md")
     assert same.code == 0, same.err
-    last = "pass: a is a of old, with its model, sampling and prompts, so it was not played."
+    last = "pass: a has the model, sampling and prompts of a in old, so it was not played."
     assert same.out.splitlines()[-1] == last
     assert last in Path("comment.md").read_text()
     assert not Path("runs/old-gate").exists()
