@@ -8,11 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from evalkit.cli.pipes import unread
 from evalkit.engine.freezing.brought import require
-from evalkit.engine.freezing.freeze import ResolvedSweep
 from evalkit.engine.universe import Choice
 from evalkit.errors import UsageError
 from evalkit.files import write_whole
@@ -82,16 +79,6 @@ def only_of(words: list[str], option: str = "--only", kinds: Sequence[str] = KIN
 def choice_of(words: list[str], manifest: Manifest, option: str = "--only") -> Choice:
     """The same as a choice within a run. Raises UsageError with the nearest name."""
     return chosen(only_of(words, option), manifest, option)
-
-
-def narrowed(resolved: ResolvedSweep, choice: Choice) -> ResolvedSweep:
-    """The sweep with only the chosen agents."""
-    from dataclasses import replace
-
-    agents = {
-        name: agent for name, agent in resolved.manifest.agents.items() if not choice.agents or name in choice.agents
-    }
-    return replace(resolved, manifest=msgspec.structs.replace(resolved.manifest, agents=agents))
 
 
 def again(args: argparse.Namespace) -> str:
