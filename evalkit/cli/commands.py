@@ -1,13 +1,11 @@
-"""Every command: what it does, examples, which options it takes. `evalkit/cli/GROUP/NAME.py` holds its function.
+"""Every command: what it does, and examples. `evalkit/cli/GROUP/NAME.py` holds its function. One of the same name in
+`options.py` adds its options, unless it reads them all itself.
 
-A command of two words, such as `tools void`, has the function of its second one.
+A command of two words, such as `tools void`, has the functions of its second one.
 """
 
-import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-
-from evalkit.cli import options
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +16,6 @@ class Command:
     """A key of `GROUPS`."""
     summary: str
     examples: tuple[str, ...]
-    options: Callable[[argparse.ArgumentParser], None]
-    """Adds its options to its parser."""
     begins: str = ""
     """What it does first, in words that a terminal shows while its modules are loaded; empty: it answers at once."""
 
@@ -46,7 +42,6 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit run runs/mine.toml --name high --set agents.gpt.effort=high",
             "evalkit run runs/mine.toml --dir s3://bucket/mine --on ray",
         ),
-        options.run,
         "reading the sweep and its suites",
     ),
     "plan": Command(
@@ -56,7 +51,6 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit plan runs/nightly.toml",
             "evalkit plan runs/nightly.toml --budget 20",
         ),
-        options.plan,
         "reading the sweep and its suites",
     ),
     "status": Command(
@@ -67,7 +61,6 @@ COMMANDS: Mapping[str, Command] = {
             "watch evalkit status runs/nightly",
             "evalkit status runs/nightly --money",
         ),
-        options.status,
     ),
     "mcp": Command(
         "play",
@@ -78,7 +71,6 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit mcp pricing/basic --run tried --agent my-agent",
             "evalkit mcp end runs/tried my-agent:pricing/basic:seed-0:0",
         ),
-        options.mcp,
         "reading the suite",
     ),
     "play": Command(
@@ -88,7 +80,6 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit play scheduling/basic --instance seed-0",
             "evalkit play costbench/basic --agent anna",
         ),
-        options.play,
         "reading the suite",
     ),
     "nightly": Command(
@@ -100,7 +91,6 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit nightly runs/nightly.toml --look",
             "evalkit nightly runs/nightly.toml --accept agent=gpt",
         ),
-        options.nightly,
         "reading the sweep and its suites",
     ),
     "gate": Command(
@@ -112,16 +102,14 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit gate runs/mine.toml --against old-prompt --margin 2 --markdown comment.md",
             "evalkit gate runs/mine.toml --against runs/main --agent new=old --junit gate.xml",
         ),
-        options.gate,
         "reading the sweep and its suites",
     ),
     "new": Command(
         "play",
         "write a commented sweep spec, or a package, to start from",
         ("evalkit new runs/mine.toml", "evalkit new --plugin evalkit-auctions"),
-        options.new,
     ),
-    "ls": Command("read", "list runs: state, money, date, best agent", ("evalkit ls",), options.ls, "reading the runs"),
+    "ls": Command("read", "list runs: state, money, date, best agent", ("evalkit ls",), "reading the runs"),
     "report": Command(
         "read",
         "show tables of scores with intervals",
@@ -132,7 +120,6 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit report runs/nightly --beside paper --latex > beside.tex",
             "evalkit report runs/mine --judged runs/mine-judge",
         ),
-        options.report,
         "reading the run",
     ),
     "sql": Command(
@@ -142,7 +129,6 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit sql runs/nightly",
             "evalkit sql runs/nightly 'select agent, avg(score) from episodes where used group by agent'",
         ),
-        options.sql,
     ),
     "compare": Command(
         "read",
@@ -153,7 +139,6 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit compare baselines --agents knuth random",
             "evalkit compare runs/mine:gpt runs/other:claude",
         ),
-        options.compare,
         "reading the runs",
     ),
     "show": Command(
@@ -163,19 +148,16 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit show runs/nightly 3f2a",
             "evalkit show runs/nightly knuth:scheduling/basic:seed-0:0 --period 3",
         ),
-        options.show,
     ),
     "view": Command(
         "read",
         "show runs in the browser, live while they run",
         ("evalkit view", "evalkit view nightly", "evalkit view runs/monday runs/tuesday --port 8000"),
-        options.view,
     ),
     "verify": Command(
         "read",
         "replay every episode and compare it with the log",
         ("evalkit verify runs/nightly", "evalkit verify nightly.zip"),
-        options.verify,
         "reading the run",
     ),
     "export": Command(
@@ -186,7 +168,6 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit export runs/nightly --format archive --out nightly.zip",
             "evalkit export runs/nightly --format inspect --out logs --only agent=gpt,suite=scheduling/hard",
         ),
-        options.export,
     ),
     "suites": Command(
         "make",
@@ -196,7 +177,6 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit suites describe costbench/basic",
             "evalkit suites generate scheduling --n 30 --k 3 --out instances/mine/n30.jsonl",
         ),
-        options.nothing,
     ),
     "suites describe": Command(
         "make",
@@ -205,7 +185,6 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit suites describe costbench/basic",
             "evalkit suites describe procurement/hard --json",
         ),
-        options.describe,
     ),
     "suites generate": Command(
         "make",
@@ -214,7 +193,6 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit suites generate scheduling --n 30 --k 3 --instances 100 --seed 7 --out instances/mine/n30.jsonl",
             "evalkit suites generate instances/mine/large.jsonl --out instances/mine/large.parquet",
         ),
-        options.generate,
     ),
     "simulate": Command(
         "make",
@@ -223,7 +201,6 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit simulate --port 8080 --latency lognormal:200ms:0.5 --rpm 600",
             "evalkit simulate --faults 429=0.02,reset=0.01 --bill bill.jsonl",
         ),
-        options.nothing,
     ),
     "providers": Command(
         "make",
@@ -235,7 +212,6 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit providers check",
             "evalkit providers check openai --model gpt-5-mini",
         ),
-        options.providers,
     ),
     "tools void": Command(
         "tools",
@@ -245,13 +221,11 @@ COMMANDS: Mapping[str, Command] = {
             'evalkit tools void runs/nightly --episode 3f2a --reason "provider truncated replies"',
             'evalkit tools void runs/nightly --only agent=gpt --undo --reason "key was right after all"',
         ),
-        options.void,
     ),
     "tools judge": Command(
         "tools",
         "have a model count the paths that a run's plans enumerate",
         ("evalkit tools judge runs/mine --model openai/gpt-5",),
-        options.judge,
     ),
     "tools queries": Command(
         "tools",
@@ -263,7 +237,6 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit tools queries ask SUITE.jsonl --for conflict --model openai/gpt-5 --name checked",
             "evalkit tools queries apply runs/checked SUITE.jsonl --out SOUND.jsonl",
         ),
-        options.queries,
     ),
     "tools prompts": Command(
         "tools",
@@ -272,7 +245,6 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit tools prompts list",
             "evalkit tools prompts import ~/src/econ-evals-paper --out paper.toml",
         ),
-        options.prompts,
     ),
     "tools reconcile": Command(
         "tools",
@@ -281,7 +253,6 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit tools reconcile runs/nightly --spent 41.60",
             "evalkit tools reconcile runs/nightly --spent 3.27 --lane openai/gpt-5-mini",
         ),
-        options.reconcile,
     ),
     "tools check-agent": Command(
         "tools",
@@ -290,25 +261,21 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit tools check-agent mypackage.agents:best_of --suite scheduling/basic",
             "evalkit tools check-agent patterns:react --suite pricing/basic",
         ),
-        options.check_agent,
     ),
     "tools schema": Command(
         "tools",
         "print the JSON schema of a kind of TOML file, for editors",
         ("evalkit tools schema sweep > sweep.json", "evalkit tools schema provider"),
-        options.schema,
     ),
     "tools completion": Command(
         "tools",
         "print a script by which a shell completes commands and names",
         ("evalkit tools completion bash > evalkit.bash", "evalkit tools completion zsh > _evalkit"),
-        options.completion,
     ),
     "tools plugins": Command(
         "tools",
         "list plug-ins, and what is wrong with them",
         ("evalkit tools plugins", "evalkit tools plugins --json"),
-        options.plugins,
     ),
 }
 """All commands by name. Naming one imports nothing but argparse."""

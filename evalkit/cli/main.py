@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
+from evalkit.cli import options
 from evalkit.cli.commands import COMMANDS, GROUPS, OWN_OPTIONS, TAKES_ANY, TOOLS, called, module_of
-from evalkit.cli.options import Help
 from evalkit.cli.pipes import GuardedStream, give_up, guard_streams, guarded_streams, is_unwritable, unguarded, unread
 from evalkit.engine.gc_threshold import COLLECT_EVERY, OLDER_EVERY
 from evalkit.errors import EvalkitError, UsageError, nearest
@@ -245,7 +245,7 @@ def parser(only: str | None = None) -> tuple[argparse.ArgumentParser, dict[str, 
         usage="evalkit COMMAND ...",
         description=f"{DESCRIPTION}\n\n{listed}",
         epilog=EPILOG,
-        formatter_class=Help,
+        formatter_class=options.Help,
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"evalkit {__version__}")
@@ -257,11 +257,12 @@ def parser(only: str | None = None) -> tuple[argparse.ArgumentParser, dict[str, 
             name,
             description=f"{command.summary[0].upper()}{command.summary[1:]}.",
             epilog="examples:\n" + "\n".join(f"  {example}" for example in command.examples),
-            formatter_class=Help,
+            formatter_class=options.Help,
             allow_abbrev=False,
         )
         sub.set_defaults(module=name, call=called(name))
-        command.options(sub)
+        if add := getattr(options, called(name), None):
+            add(sub)
     return top, subparsers
 
 

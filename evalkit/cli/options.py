@@ -25,13 +25,7 @@ def run(sub: argparse.ArgumentParser) -> None:
     _sweep(sub)
     sub.add_argument("--name", metavar="NAME", help="name of the run; its directory is runs/NAME (default: the spec's)")
     sub.add_argument("--dir", metavar="DIR", help="the run's directory, instead of runs/NAME")
-    sub.add_argument(
-        "--only",
-        metavar="WHAT",
-        action="append",
-        default=[],
-        help="only these agents and suites: agent=NAME,suite=NAME",
-    )
+    _only(sub)
     sub.add_argument("--limit", metavar="N", type=whole_number, help="stop after N more episodes per lane")
     sub.add_argument(
         "--retry", metavar="ENDING", action="append", default=[], help="play episodes with this ending again"
@@ -159,13 +153,7 @@ def plan(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--dir", metavar="DIR", help="the run's directory, or a place in a bucket, instead of runs/NAME")
     sub.add_argument("--budget", metavar="USD", help="what the run may spend, instead of the sweep's; what it pays for")
     sub.add_argument("--json", action="store_true", help="the same as JSON")
-    sub.add_argument(
-        "--only",
-        metavar="WHAT",
-        action="append",
-        default=[],
-        help="only these agents and suites: agent=NAME,suite=NAME",
-    )
+    _only(sub)
 
 
 def status(sub: argparse.ArgumentParser) -> None:
@@ -302,10 +290,6 @@ def void(sub: argparse.ArgumentParser) -> None:
     )
     sub.add_argument("--reason", metavar="TEXT", required=True, help="the reason; tables show it")
     sub.add_argument("--undo", action="store_true", help="let them count again")
-
-
-def nothing(sub: argparse.ArgumentParser) -> None:
-    """The command reads all its options itself."""
 
 
 def new(sub: argparse.ArgumentParser) -> None:
@@ -480,6 +464,11 @@ def _sweep(sub: argparse.ArgumentParser) -> None:
         default=[],
         help="replace a value of the sweep: agents.NAME.effort=high, replicates=2; can be repeated",
     )
+
+
+def _only(sub: argparse.ArgumentParser) -> None:
+    words = "only these agents and suites: agent=NAME,suite=NAME"
+    sub.add_argument("--only", metavar="WHAT", action="append", default=[], help=words)
 
 
 def _newest(sub: argparse.ArgumentParser, more: str = "") -> None:
