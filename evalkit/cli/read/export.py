@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from evalkit.cli.choosing import choice_of
@@ -14,22 +13,25 @@ from evalkit.playing.specs import run_directory
 from evalkit.report.exports.episodes import ExportChoice, choose, write_sheets
 from evalkit.text import many
 
+WHOLE = "archive"
+"""The format that holds all of a run, also what is not ended or void; then no part of it can be chosen."""
+
 
 def export(args: argparse.Namespace) -> int:
     """Write the export; say what it contains and what it does not."""
     if args.format not in EXPORTERS:
         raise UsageError(f"--format: there is no exporter {args.format!r}.{nearest(args.format, EXPORTERS)}")
-    exporter, directory = EXPORTERS[args.format], run_directory(args.run)
-    if exporter.whole and args.only:
+    directory, whole = run_directory(args.run), args.format == WHOLE
+    if whole and args.only:
         raise UsageError(f"--only: `--format {args.format}` holds a whole run. Leave --only out.")
     choice = choice_of(args.only, read_manifest(directory))
     chosen = choose(directory, choice.agents, choice.suites)
     if not chosen.episodes:
         raise UsageError(f"{directory}: none of the chosen episodes has ended, so there is nothing to export.")
     out = Path(args.out)
-    differing = exporter.write(chosen, out)
+    differing = EXPORTERS[args.format](chosen, out)
     print(f"Wrote {out}: {many(chosen.episodes, 'episode')} from {many(len(chosen.cells), 'pair')} of agent and suite.")
-    if not exporter.whole and (chosen.remaining or chosen.voided):
+    if not whole and (chosen.remaining or chosen.voided):
         print(f"Not included: {chosen.remaining:,} remaining episodes, {chosen.voided:,} void episodes.")
     if differing:
         print(
@@ -38,22 +40,6 @@ def export(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exporter:
-    """A way to write a run for others' tools."""
-
-    name: str
-    """What `--format` calls it."""
-    help: str
-    """What it makes, in a line."""
-    write: Callable[[ExportChoice, Path], int]
-    """(what is chosen of a run, `--out`) -> how many episodes this evalkit does not reproduce. What it writes must
-    not exist yet, and is there whole or not at all (`store/folder.py`). Raises UsageError, StorageError,
-    CorruptLogError."""
-    whole: bool = False
-    """Whether it holds all of a run, also what is not ended or void; then no part of it can be chosen."""
 
 
 def _jsonl(chosen: ExportChoice, out: Path) -> int:
@@ -79,13 +65,12 @@ def _archive(chosen: ExportChoice, out: Path) -> int:
     return write_archive(chosen, out)
 
 
-EXPORTERS: Mapping[str, Exporter] = {
-    exporter.name: exporter
-    for exporter in (
-        Exporter(name="jsonl", help="chats, one a line", write=_jsonl),
-        Exporter(name="inspect", help="Inspect AI's logs", write=_inspect),
-        Exporter(name="csv", help="sheets", write=_csv),
-        Exporter(name="archive", help="a run and its numbers in a zip, for `verify`", write=_archive, whole=True),
-    )
+EXPORTERS: Mapping[str, Callable[[ExportChoice, Path], int]] = {
+    "jsonl": _jsonl,
+    "inspect": _inspect,
+    "csv": _csv,
+    WHOLE: _archive,
 }
-"""What others' tools read: chat transcripts, data sets, sheets, Inspect's logs; see `docs/exports.md`."""
+"""By what `--format` calls it: (what is chosen of a run, `--out`) -> how many episodes this evalkit does not reproduce.
+What it writes must not exist yet, and is there whole or not at all (`store/folder.py`). Raises UsageError,
+StorageError, CorruptLogError."""
