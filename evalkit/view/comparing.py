@@ -12,24 +12,23 @@ from evalkit.envs.table import ENVIRONMENTS, is_litmus, score_unit
 from evalkit.errors import EvalkitError, RunError, UsageError, nearest
 from evalkit.frozen.manifest import load_target
 from evalkit.frozen.manifests import read_manifest
-from evalkit.money import show_usd
 from evalkit.nightly.history_files import among, is_night, several
-from evalkit.report.charts.drawing import line_specs, lines_of, quoted
+from evalkit.report.charts.drawing import line_specs, lines_of
 from evalkit.report.comparing.compare import Side, compare, narrowed, same_agents, together
 from evalkit.report.extras import EpisodeLine, LinePlots
 from evalkit.report.figures.marks import suite_of
+from evalkit.report.queries import text
 from evalkit.report.scores import REFUSED, in_unit, litmus_of
 from evalkit.report.tables import Column, Table
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.results.show import open_episode
 from evalkit.store.reading.reader import facts_of
-from evalkit.text import many
 from evalkit.view.chat import PeriodView, bounded_to, periods_of
 from evalkit.view.grid import Grid, grid
 from evalkit.view.leaderboard import ranked
 from evalkit.view.listing import COLUMNS as LISTED
-from evalkit.view.listing import score_words
+from evalkit.view.listing import Card, card_of, row_of
 from evalkit.view.overview import run_address, run_links
 from evalkit.view.reading import Reading
 from evalkit.view.render import Frame, episode_address, place_of, titled, with_query
@@ -45,21 +44,10 @@ INLINE = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SideTrajectory:
-    """One trajectory."""
-
-    title: str
-    href: str
-    suite: str
-    score: str
-    word: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BesidePage:
     """What the page shows."""
 
-    columns: Sequence[SideTrajectory]
+    columns: Sequence[Card]
     rows: Sequence[Sequence[PeriodView | None]]
     """A period a row, a trajectory a column; None: it has no such period."""
 
@@ -69,21 +57,11 @@ def beside_page(directory: Path, name: str, episodes: Sequence[str]) -> BesidePa
     wanted = list(dict.fromkeys(filter(None, episodes)))
     if not 2 <= len(wanted) <= MOST:
         raise UsageError(f"Choose two or three trajectories to see beside each other, not {len(wanted)}.")
-    columns, periods = list[SideTrajectory](), list[Sequence[PeriodView]]()
+    columns, periods = list[Card](), list[Sequence[PeriodView]]()
     for episode in wanted:
         replayed = open_episode(directory, episode)
-        result = replayed.result
-        address = episode_address(run_address(name), result)
-        columns.append(
-            SideTrajectory(
-                title=titled(result),
-                href=address,
-                suite=result.suite,
-                score=score_words(result),
-                word=(result.ending or "remaining").replace("_", " "),
-            )
-        )
-        periods.append(bounded_to(list(periods_of(replayed, address)), INLINE))
+        columns.append(card_of(replayed.result, titled(replayed.result), run_address(name)))
+        periods.append(bounded_to(list(periods_of(replayed, columns[-1].href)), INLINE))
     return BesidePage(columns=columns, rows=list(zip_longest(*periods)))
 
 
@@ -318,23 +296,6 @@ COLUMNS = (Column(key="agent", title="Agent"), *LISTED[3:9])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
-    """One episode on the instance."""
-
-    title: str
-    place: str
-    href: str
-    score: str
-    solved: bool
-    word: str
-    """How it ended."""
-    numbers: str
-    plot: str
-    """Name of its plot; empty: it has none."""
-    spec: Mapping[str, Any] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstancePage:
     """What the page shows."""
 
@@ -370,7 +331,7 @@ def instance_page(reading: Reading, name: str, place: str) -> InstancePage:
         suite=first.suite,
         instance=first.instance,
         listing=with_query(f"{prefix}/episodes", {"suite": first.suite, "instance": first.instance}),
-        cards=[_card(episode, prefix, specs.get(episode.id)) for episode in episodes],
+        cards=[card_of(episode, "", prefix, specs.get(episode.id)) for episode in episodes],
         beside=f"{prefix}/beside",
         grid=_grid(episodes, str(reading.directory), prefix),
         drawn=f"{lines.up} by {lines.across.lower()}; all plots have one scale. {thin}." if specs and lines else "",
@@ -407,38 +368,14 @@ def _unknown(cells: Sequence[Cell], place: str) -> RunError:
     return RunError(f"The run holds no episode on the instance {place!r}.{nearest(place, sorted(known))}")
 
 
-def _card(episode: EpisodeResult, prefix: str, spec: Mapping[str, Any] | None) -> Card:
-    numbers = [many(episode.periods, "period"), many(episode.steps, "step")]
-    return Card(
-        title=episode.agent if not episode.replicate else f"{episode.agent}, replicate {episode.replicate}",
-        place=place_of(episode),
-        href=episode_address(prefix, episode),
-        score=score_words(episode),
-        solved=episode.solved,
-        word=(episode.ending or "remaining").replace("_", " "),
-        numbers=" · ".join([*numbers, *([show_usd(episode.cost)] if episode.cost else [])]),
-        plot=f"line-{episode.id}" if spec else "",
-        spec=spec,
-    )
-
-
 def _grid(episodes: Sequence[EpisodeResult], run: str, prefix: str) -> Grid:
-    by_row: dict[int, EpisodeResult] = {}
-    rows = []
-    for episode in episodes:
-        row = {column.key: getattr(episode, column.key) for column in COLUMNS}
-        row |= {
-            "score": None if episode.score is None else 100 * episode.score,
-            "ending": episode.ending or "remaining",
-        }
-        by_row[id(row)] = episode
-        rows.append(row)
-    query = "\n".join(
-        [
-            "select agent, replicate, 100 * score as score, ending, periods, steps, cost",
-            f"from episodes where suite = {quoted(episodes[0].suite)} and instance = {quoted(episodes[0].instance)}",
-            "order by replicate",
-        ]
+    rows = [row_of(episode) for episode in episodes]
+    by_row = {id(row): episode for row, episode in zip(rows, episodes, strict=True)}
+    suite, instance = text(episodes[0].suite), text(episodes[0].instance)
+    query = (
+        "select agent, replicate, 100 * score as score, ending, periods, steps, cost\n"
+        f"from episodes where suite = {suite} and instance = {instance}\n"
+        "order by replicate"
     )
     columns = in_unit(COLUMNS, [is_litmus(episode.environment) for episode in episodes])
     table = Table(name="instance", title="Numbers", columns=columns, rows=tuple(rows), packs=(), query=query)

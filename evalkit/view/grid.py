@@ -101,6 +101,34 @@ class RowOrder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Paging:
+    """Which part of all rows a page shows."""
+
+    found: int
+    first: int
+    """Number of the page's first row, from 1; 0: there is none."""
+    last: int
+    before: str
+    """Address of the page before; empty: there is none."""
+    after: str
+
+
+def paged(rows: Sequence[Any], page: int, most: int, address: Callable[[int], str]) -> tuple[Sequence[Any], Paging]:
+    """The rows of a page of `most`, and where they stand. `address`: from a page's number to where it is."""
+    page = min(page, max(1, -(-len(rows) // most)))
+    start = (page - 1) * most
+    kept = rows[start : start + most]
+    end = start + len(kept)
+    return kept, Paging(
+        found=len(rows),
+        first=start + 1 if kept else 0,
+        last=end,
+        before=address(page - 1) if page > 1 else "",
+        after=address(page + 1) if end < len(rows) else "",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
     """A table, ready for its template."""
 

@@ -3,15 +3,19 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote
 
 from evalkit.errors import UsageError
+from evalkit.money import show_usd
+from evalkit.report.queries import text
 from evalkit.report.scores import in_unit, litmus_of
 from evalkit.report.tables import Column, Table, as_csv
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
-from evalkit.view.grid import Grid, RowOrder, grid
-from evalkit.view.render import PageLink, episode_address, instance_address, titled, with_query
+from evalkit.text import many
+from evalkit.view.grid import Grid, Paging, RowOrder, grid, paged
+from evalkit.view.render import PageLink, episode_address, instance_address, place_of, titled, with_query
 
 PER_PAGE = 100
 REMAINING = "remaining"
@@ -79,27 +83,10 @@ class ListPage:
     suites: Sequence[str]
     endings: Sequence[str]
     orders: Mapping[str, str]
-    found: int
-    first: int
-    """Number of the page's first episode, from 1; 0: there is none."""
-    last: int
-    before: str
-    """Address of the page before; empty: there is none."""
-    after: str
+    paging: Paging
     plain: str
     """Address of the list of all; empty: it is."""
     grid: Grid
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbours:
-    """Where an episode stands in a list."""
-
-    number: int
-    """From 1."""
-    found: int
-    before: EpisodeResult | None
-    after: EpisodeResult | None
 
 
 def read_wanted(query: Mapping[str, str]) -> ListingQuery:
@@ -116,7 +103,7 @@ def read_wanted(query: Mapping[str, str]) -> ListingQuery:
         least=_number(query, "least"),
         most=_number(query, "most"),
         order=order,
-        page=_page(query.get("page", "1")),
+        page=page_number(query),
     )
 
 
@@ -129,7 +116,9 @@ def _number(query: Mapping[str, str], key: str) -> float | None:
     return float(text)
 
 
-def _page(text: str) -> int:
+def page_number(query: Mapping[str, str]) -> int:
+    """The page that an address asks for. Raises UsageError."""
+    text = query.get("page", "1")
     if not re.fullmatch(r"[1-9]\d{0,8}", text):
         raise UsageError(f"page: {text!r} is not a page number; pages count from 1.")
     return int(text)
@@ -137,19 +126,21 @@ def _page(text: str) -> int:
 
 def listing(cells: Sequence[Cell], wanted: ListingQuery, run: str, prefix: str) -> ListPage:
     """One page of the episodes of a run's cells. `run`: how `evalkit sql` calls it; `prefix`: its address."""
-    episodes = _found(cells, wanted)
-    pages = max(1, -(-len(episodes) // PER_PAGE))
-    page = min(wanted.page, pages)
-    first = (page - 1) * PER_PAGE
-    shown = episodes[first : first + PER_PAGE]
-    rows = tuple(_row(episode) for episode in shown)
+
+    def address(parameters: Mapping[str, object]) -> str:
+        return with_query(f"{prefix}/episodes", parameters)
+
+    shown, paging = paged(
+        _found(cells, wanted), wanted.page, PER_PAGE, lambda page: address({**wanted.parameters, "page": page})
+    )
+    rows = tuple({**row_of(episode), "agent": titled(episode)} for episode in shown)
     table = Table(
         name="episodes",
         title="Episodes",
         columns=in_unit(COLUMNS, litmus_of(cells)),
         rows=rows,
         packs=(),
-        query=query_of(wanted, first),
+        query=query_of(wanted, max(0, paging.first - 1)),
     )
     by_row = {id(row): episode for row, episode in zip(rows, shown, strict=True)}
     came_from = wanted.parameters or {ALL: "all"}
@@ -160,21 +151,14 @@ def listing(cells: Sequence[Cell], wanted: ListingQuery, run: str, prefix: str) 
             return instance_address(prefix, episode.suite, episode.instance)
         return with_query(episode_address(prefix, episode), came_from) if key == "agent" else ""
 
-    def address(parameters: Mapping[str, object]) -> str:
-        return with_query(f"{prefix}/episodes", parameters)
-
-    csv_text = as_csv(Table(name="", title="", columns=WRITTEN, rows=tuple(map(_written, shown)), packs=()))
+    csv_text = as_csv(Table(name="", title="", columns=WRITTEN, rows=tuple(map(row_of, shown)), packs=()))
     return ListPage(
         wanted=wanted,
         agents=list(dict.fromkeys(cell.agent for cell in cells)),
         suites=list(dict.fromkeys(cell.suite.name for cell in cells)),
         endings=[*sorted({episode.ending for cell in cells for episode in cell.episodes if episode.ending}), REMAINING],
         orders={name: _in_words(name) for name in ORDERS},
-        found=len(episodes),
-        first=first + 1 if shown else 0,
-        last=first + len(shown),
-        before=address({**wanted.parameters, "page": page - 1}) if page > 1 else "",
-        after=address({**wanted.parameters, "page": page + 1}) if page < pages else "",
+        paging=paging,
         plain=address({}) if wanted.parameters else "",
         grid=grid(
             table,
@@ -183,20 +167,6 @@ def listing(cells: Sequence[Cell], wanted: ListingQuery, run: str, prefix: str) 
             href=to_page,
             ordered=RowOrder(order=wanted.order, address=lambda order: address({**wanted.parameters, "order": order})),
         ),
-    )
-
-
-def neighbours(cells: Sequence[Cell], wanted: ListingQuery, episode: str) -> Neighbours | None:
-    """Where the episode with this id stands in a list; None: it is not in it."""
-    episodes = _found(cells, wanted)
-    place = next((place for place, one in enumerate(episodes) if one.id == episode), None)
-    if place is None:
-        return None
-    return Neighbours(
-        number=place + 1,
-        found=len(episodes),
-        before=episodes[place - 1] if place else None,
-        after=episodes[place + 1] if place + 1 < len(episodes) else None,
     )
 
 
@@ -233,11 +203,8 @@ def _asked(episode: EpisodeResult, wanted: ListingQuery) -> bool:
     return (wanted.least is None or score >= wanted.least) and (wanted.most is None or score <= wanted.most)
 
 
-def _row(episode: EpisodeResult) -> dict[str, object]:
-    return {**_written(episode), "agent": titled(episode)}
-
-
-def _written(episode: EpisodeResult) -> dict[str, object]:
+def row_of(episode: EpisodeResult) -> dict[str, object]:
+    """A row of a table with these columns; the score times 100."""
     names = (column.key for column in COLUMNS)
     return {
         **{name: getattr(episode, name) for name in names},
@@ -249,11 +216,11 @@ def _written(episode: EpisodeResult) -> dict[str, object]:
 
 def query_of(wanted: ListingQuery, offset: int = 0) -> str:
     """The SQL that gives the page."""
-    tests = [f"{name} = {_quoted(getattr(wanted, name))}" for name in ("agent", "suite") if getattr(wanted, name)]
+    tests = [f"{name} = {text(getattr(wanted, name))}" for name in ("agent", "suite") if getattr(wanted, name)]
     if wanted.ending:
-        tests.append("ending = ''" if wanted.ending == REMAINING else f"ending = {_quoted(wanted.ending)}")
+        tests.append("ending = ''" if wanted.ending == REMAINING else f"ending = {text(wanted.ending)}")
     if wanted.instance:
-        tests.append(f"contains(instance, {_quoted(wanted.instance)})")
+        tests.append(f"contains(instance, {text(wanted.instance)})")
     tests += [f"100 * score >= {wanted.least:g}"] if wanted.least is not None else []
     tests += [f"100 * score <= {wanted.most:g}"] if wanted.most is not None else []
     lines = [
@@ -267,10 +234,6 @@ def query_of(wanted: ListingQuery, offset: int = 0) -> str:
     return "\n".join(lines) + ("" if wanted.order else "\n-- the page shows them in the order of admission")
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
 # What lies around an episode: the one before and after it in the list that led to it, and its instance's others.
 
 MOST = 24
@@ -278,14 +241,38 @@ MOST = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OtherEpisode:
-    """An episode on the same instance."""
+class Card:
+    """One episode beside others."""
 
+    id: str
     title: str
     href: str
+    place: str
+    suite: str
     score: str
-    active: bool
-    """Whether it is the one that is shown."""
+    solved: bool
+    word: str
+    """How it ended."""
+    numbers: str
+    spec: Mapping[str, Any] | None = None
+    """Its plot; None: it has none."""
+
+
+def card_of(episode: EpisodeResult, title: str, prefix: str, spec: Mapping[str, Any] | None = None) -> Card:
+    """The card of an episode, whose page is below `prefix`; `title`: empty if all are on one instance."""
+    numbers = [many(episode.periods, "period"), many(episode.steps, "step")]
+    return Card(
+        id=episode.id,
+        title=title or (f"{episode.agent}, replicate {episode.replicate}" if episode.replicate else episode.agent),
+        href=episode_address(prefix, episode),
+        place=place_of(episode),
+        suite=episode.suite,
+        score="remaining" if episode.score is None else f"{100 * episode.score:.1f}",
+        solved=episode.solved,
+        word=(episode.ending or REMAINING).replace("_", " "),
+        numbers=" · ".join([*numbers, *([show_usd(episode.cost)] if episode.cost else [])]),
+        spec=spec,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,7 +287,7 @@ class Around:
     """`3 of 72 episodes of noisy on costbench/basic`."""
     instance: str
     """Address of the page of its instance."""
-    others: Sequence[OtherEpisode]
+    others: Sequence[Card]
 
 
 def around(cells: Sequence[Cell], episode: EpisodeResult, prefix: str, query: Mapping[str, str]) -> Around:
@@ -308,11 +295,11 @@ def around(cells: Sequence[Cell], episode: EpisodeResult, prefix: str, query: Ma
     cell is the list. Raises UsageError where that is no list."""
     wanted = read_wanted(query)
     came_from: Mapping[str, object] = wanted.parameters or ({ALL: "all"} if ALL in query else {})
-    stands = neighbours(cells, wanted, episode.id) if came_from else None
-    if stands is None:
+    listed = _found(cells, wanted) if came_from else []
+    if all(one.id != episode.id for one in listed):
         came_from, wanted = {}, ListingQuery(agent=episode.agent, suite=episode.suite)
-        stands = neighbours(cells, wanted, episode.id)
-    assert stands is not None
+        listed = _found(cells, wanted)
+    number = [one.id for one in listed].index(episode.id) + 1
     on_instance = [
         other
         for cell in cells
@@ -322,31 +309,16 @@ def around(cells: Sequence[Cell], episode: EpisodeResult, prefix: str, query: Ma
     # Of many the first replicates, and the one that is shown.
     on_instance.sort(key=lambda other: (other.replicate, other.id != episode.id))
     return Around(
-        before=_link(stands.before, prefix, came_from),
-        after=_link(stands.after, prefix, came_from),
+        before=_link(listed[number - 2], prefix, came_from) if number > 1 else None,
+        after=_link(listed[number], prefix, came_from) if number < len(listed) else None,
         listing=with_query(f"{prefix}/episodes", wanted.parameters),
-        where=f"{stands.number:,} of {stands.found:,} {_list_words(wanted)}",
+        where=f"{number:,} of {len(listed):,} {_list_words(wanted)}",
         instance=instance_address(prefix, episode.suite, episode.instance),
-        others=[
-            OtherEpisode(
-                title=other.agent if not other.replicate else f"{other.agent}, replicate {other.replicate}",
-                href=episode_address(prefix, other),
-                score=score_words(other),
-                active=other.id == episode.id,
-            )
-            for other in on_instance[:MOST]
-        ],
+        others=[card_of(other, "", prefix) for other in on_instance[:MOST]],
     )
 
 
-def score_words(episode: EpisodeResult) -> str:
-    """The score times 100, as pages show it."""
-    return "remaining" if episode.score is None else f"{100 * episode.score:.1f}"
-
-
-def _link(episode: EpisodeResult | None, prefix: str, came_from: Mapping[str, object]) -> PageLink | None:
-    if episode is None:
-        return None
+def _link(episode: EpisodeResult, prefix: str, came_from: Mapping[str, object]) -> PageLink:
     return PageLink(title=titled(episode), href=with_query(episode_address(prefix, episode), came_from))
 
 

@@ -14,6 +14,7 @@ from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.view.episode import EpisodePage, episode_page
 from evalkit.view.grid import Plot, grid
+from evalkit.view.listing import WRITTEN, row_of
 from evalkit.view.overview import overview, overview_frame
 from evalkit.view.reading import completed, read_run
 from evalkit.view.render import PageLink, environment, packed, render
@@ -26,14 +27,7 @@ MOST = 40
 
 COLUMNS = (
     Column(key="why", title="Chosen as"),
-    Column(key="episode", title="Episode"),
-    Column(key="agent", title="Agent"),
-    Column(key="suite", title="Suite"),
-    Column(key="instance", title="Instance"),
-    Column(key="replicate", title="Repl.", kind="count"),
-    Column(key="score", title="Score", kind="score", unit="100 = optimum"),
-    Column(key="ending", title="Ending"),
-    Column(key="steps", title="Steps", kind="count"),
+    *(column for column in WRITTEN[:9] if column.key != "periods"),
 )
 
 QUERY = """\
@@ -158,15 +152,10 @@ def _table(kept: Sequence[SavedTrajectory], episode_count: int) -> Table:
         columns=in_unit(COLUMNS, [is_litmus(trajectory.episode.environment) for trajectory in kept]),
         rows=tuple(
             {
+                **row_of(trajectory.episode),
                 "why": trajectory.why,
                 "id": trajectory.episode.id,
                 "episode": trajectory.episode.id[:10],
-                **{
-                    name: getattr(trajectory.episode, name)
-                    for name in ("agent", "suite", "instance", "replicate", "steps")
-                },
-                "score": None if trajectory.episode.score is None else 100 * trajectory.episode.score,
-                "ending": trajectory.episode.ending,
             }
             for trajectory in kept
         ),

@@ -18,10 +18,11 @@ from evalkit.report.scores import REFUSED
 from evalkit.report.tables import Column, Table, without_shared_packs, written
 from evalkit.results.cells import Cell
 from evalkit.text import many
-from evalkit.view.grid import NUMBERS, Grid, Href, Plot, RowOrder, grid, plot, sort_value, sql_command
+from evalkit.view.grid import NUMBERS, Grid, Href, Paging, Plot, RowOrder, grid, paged, plot, sort_value, sql_command
 from evalkit.view.leaderboard import Leaderboard, leaderboard
+from evalkit.view.listing import page_number
 from evalkit.view.reading import Reading
-from evalkit.view.render import Frame, PageLink, figure_address
+from evalkit.view.render import Frame, PageLink, figure_address, with_query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,23 +244,15 @@ class TablePage:
     wanted: TableQuery
     whole: bool
     """Whether all rows are there, so that the browser sorts and filters them."""
-    found: int
-    first: int
-    """Number of the page's first row, from 1; 0: there is none."""
-    last: int
-    before: str
-    """Address of the page before; empty: there is none."""
-    after: str
+    paging: Paging
     others: Sequence[PageLink]
     """The tables of the run, this one marked."""
 
 
 def read_query(query: Mapping[str, str]) -> TableQuery:
     """What an address asks for. Raises UsageError for a page that is not a number from 1."""
-    page = query.get("page", "1")
-    if not re.fullmatch(r"[1-9]\d{0,8}", page):
-        raise UsageError(f"page: {page!r} is not a page number; pages count from 1.")
-    return TableQuery(order=query.get("order", ""), contains=query.get("contains", "").strip(), page=int(page))
+    contains = query.get("contains", "").strip()
+    return TableQuery(order=query.get("order", ""), contains=contains, page=page_number(query))
 
 
 def run_tables(reading: Reading) -> dict[str, Table]:
@@ -295,37 +288,17 @@ def table_page(reading: Reading, name: str, wanted: TableQuery, prefix: str) -> 
         for key, other in run_tables(reading).items()
         if key == name or not key.endswith(NUMBERS)
     ]
-    if len(table.rows) <= PER_PAGE and wanted == TableQuery():
-        return TablePage(
-            grid=grid(table, run, csv=f"{address}.csv", href=href),
-            wanted=wanted,
-            whole=True,
-            found=len(table.rows),
-            first=min(1, len(table.rows)),
-            last=len(table.rows),
-            before="",
-            after="",
-            others=others,
-        )
-    places = _places(table, wanted)
-    page = min(wanted.page, max(1, -(-len(places) // PER_PAGE)))
-    start = (page - 1) * PER_PAGE
-    kept = places[start : start + PER_PAGE]
-
-    def with_query(**changed: Any) -> str:
-        query = {"order": wanted.order, "contains": wanted.contains, **changed}
-        return f"{address}?{urlencode({key: value for key, value in query.items() if value})}"
-
-    ordered = RowOrder(order=wanted.order, address=lambda order: with_query(order=order))
+    shown = {"order": wanted.order, "contains": wanted.contains}
+    kept, paging = paged(
+        _places(table, wanted), wanted.page, PER_PAGE, lambda page: with_query(address, {**shown, "page": page})
+    )
+    whole = len(table.rows) <= PER_PAGE and wanted == TableQuery()
+    ordered = RowOrder(order=wanted.order, address=lambda order: with_query(address, {**shown, "order": order}))
     return TablePage(
-        grid=grid(_part(table, kept), run, csv=f"{address}.csv", href=href, ordered=ordered),
+        grid=grid(_part(table, kept), run, csv=f"{address}.csv", href=href, ordered=None if whole else ordered),
         wanted=wanted,
-        whole=False,
-        found=len(places),
-        first=start + 1 if kept else 0,
-        last=start + len(kept),
-        before=with_query(page=page - 1) if page > 1 else "",
-        after=with_query(page=page + 1) if start + len(kept) < len(places) else "",
+        whole=whole,
+        paging=paging,
         others=others,
     )
 

@@ -40,7 +40,7 @@ def test_a_page_is_what_its_query_gives(run: Path, reading: Reading, wanted: Lis
     given = open_views(run).sql(page.grid.query).to_pylist()
     shown = list(csv.DictReader(io.StringIO(unquote(page.grid.csv.partition(",")[2]))))
     assert len(shown) == len(page.grid.rows) == len(given)
-    if page.found <= module.PER_PAGE:
+    if page.paging.found <= module.PER_PAGE:
         assert sorted(row["episode"] for row in shown) == sorted(row["episode"] for row in given)
     if wanted.order:
         key = wanted.order.removeprefix("-")
@@ -55,21 +55,21 @@ def test_pages_hold_each_episode_once(run: Path, reading: Reading, monkeypatch: 
     cells, seen = reading.report.cells, list[str]()
     page = listing(cells, ListingQuery(), str(run), "/run/shown")
     while True:
-        assert page.last - page.first + 1 == len(page.grid.rows) <= 10
+        assert page.paging.last - page.paging.first + 1 == len(page.grid.rows) <= 10
         seen += [row.cells[0].href for row in page.grid.rows]
-        if not page.after:
+        if not page.paging.after:
             break
-        number = int(page.after.rpartition("page=")[2])
+        number = int(page.paging.after.rpartition("page=")[2])
         page = listing(cells, ListingQuery(page=number), str(run), "/run/shown")
-    assert len(seen) == len(set(seen)) == page.found == reading.report.ended
-    assert listing(cells, ListingQuery(page=10**6), str(run), "/run/shown").last == page.found
+    assert len(seen) == len(set(seen)) == page.paging.found == reading.report.ended
+    assert listing(cells, ListingQuery(page=10**6), str(run), "/run/shown").paging.last == page.paging.found
 
 
 def test_an_address_keeps_what_was_asked_for(run: Path, reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PER_PAGE", 2)
     asked = {"agent": "oracle", "least": "99", "order": "-cost", "page": "1"}
     page = listing(reading.report.cells, read_wanted(asked), str(run), "/run/shown")
-    assert page.after == "/run/shown/episodes?agent=oracle&least=99.0&order=-cost&page=2"
+    assert page.paging.after == "/run/shown/episodes?agent=oracle&least=99.0&order=-cost&page=2"
 
 
 def test_every_head_leads_to_its_order_and_says_which_one_is_shown(run: Path, reading: Reading) -> None:
@@ -119,7 +119,7 @@ def test_an_episode_leads_to_its_neighbours_in_the_list_that_led_to_it(
         after = followed(cells, found.after)
     wanted = read_wanted(query) if query else ListingQuery(agent="noisy", suite="costbench/basic")
     page = listing(cells, wanted, str(run), "/run/shown")
-    assert len(order) == page.found
+    assert len(order) == page.paging.found
     shown = [unquote(row.cells[0].href.partition("?")[0].partition("/episode/")[2]) for row in page.grid.rows]
     assert order[: len(shown)] == shown
 

@@ -7,6 +7,7 @@ import pytest
 
 from evalkit.errors import RunError, UsageError
 from evalkit.report.tables import Column, Table
+from evalkit.view.grid import Paging
 from evalkit.view.overview import TableQuery, read_query, run_tables, table_page
 from evalkit.view.reading import Reading
 
@@ -55,7 +56,7 @@ def texts(reading: Reading, wanted: TableQuery, column: int = 1) -> list[str]:
 def test_a_small_table_is_whole_and_the_browser_sorts_it(reading: Reading) -> None:
     page = table_page(reading, "scores", TableQuery(), PREFIX)
     assert page.whole
-    assert page.found == len(page.grid.rows) == len(reading.report.table("scores").rows)
+    assert page.paging.found == len(page.grid.rows) == len(reading.report.table("scores").rows)
     assert {head.href for head in page.grid.heads} == {""}
     assert [link.title for link in page.others if link.active] == ["Scores"]
     assert {link.href for link in page.others} == {
@@ -65,10 +66,10 @@ def test_a_small_table_is_whole_and_the_browser_sorts_it(reading: Reading) -> No
 
 def test_a_large_table_comes_in_pages(many: Reading) -> None:
     first = table_page(many, "many", TableQuery(), PREFIX)
-    assert (first.whole, first.found, first.first, first.last, first.before) == (False, 450, 1, 100, "")
-    assert first.after == f"{PREFIX}/table/many?page=2"
+    assert not first.whole
+    assert first.paging == Paging(found=450, first=1, last=100, before="", after=f"{PREFIX}/table/many?page=2")
     last = table_page(many, "many", TableQuery(page=99), PREFIX)
-    assert (last.first, last.last, last.after) == (401, 450, "")
+    assert (last.paging.first, last.paging.last, last.paging.after) == (401, 450, "")
     seen = [text for page in range(1, 6) for text in texts(many, TableQuery(page=page))]
     assert seen == [f"agent-{row}" for row in range(450)]
 
@@ -80,8 +81,8 @@ def test_rows_are_ordered_over_all_pages_and_what_has_no_value_stands_last(many:
         scores = sorted((row["score"] for row in table.rows if row["score"] is not None), key=lambda one: sign * one)
         assert shown == [f"{score:.1f}" for score in scores] + ["–"]
     page = table_page(many, "many", TableQuery(order="-score", contains="suite-1"), PREFIX)
-    assert page.found == 150
-    assert page.after == f"{PREFIX}/table/many?order=-score&contains=suite-1&page=2"
+    assert page.paging.found == 150
+    assert page.paging.after == f"{PREFIX}/table/many?order=-score&contains=suite-1&page=2"
     (head,) = [head for head in page.grid.heads if head.title == "Score"]
     assert (head.sort, head.href) == ("descending", f"{PREFIX}/table/many?order=score&contains=suite-1")
 
@@ -104,7 +105,7 @@ def test_words_are_found_in_any_case_and_order(many: Reading) -> None:
         "agent-129",
     ]
     none = table_page(many, "many", TableQuery(contains="nothing"), PREFIX)
-    assert (none.found, none.first, none.last, none.grid.rows) == (0, 0, 0, [])
+    assert (none.paging.found, none.paging.first, none.paging.last, none.grid.rows) == (0, 0, 0, [])
 
 
 def test_what_is_asked_for_in_vain_is_said(many: Reading) -> None:
@@ -121,5 +122,5 @@ def test_numbers_of_figures_are_tables_too(reading: Reading, run: Path) -> None:
     names = run_tables(reading)
     for figure in reading.figures:
         page = table_page(reading, f"{figure.name}-numbers", TableQuery(), PREFIX)
-        assert page.found == len(figure.table.rows)
+        assert page.paging.found == len(figure.table.rows)
         assert names[f"{figure.name}-numbers"].query == figure.query
