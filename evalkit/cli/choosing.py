@@ -6,42 +6,20 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from evalkit.cli.pipes import unread
 from evalkit.engine.freezing.brought import require
 from evalkit.engine.universe import Choice
 from evalkit.errors import UsageError
-from evalkit.files import write_whole
 from evalkit.frozen.manifest import Manifest
 from evalkit.frozen.manifests import is_run, read_manifest
 from evalkit.playing.specs import KINDS, changed, chosen, newest_run, run_directory
 from evalkit.spec.model import Sweep
 from evalkit.spec.sweep import find_sweep, read_sweep
 from evalkit.store.bucket import place_of
-from evalkit.text import many
-
-if TYPE_CHECKING:
-    from evalkit.report.tables import Table
-
 
 DISTRIBUTION = "evalkit-econ"
 """The name under which evalkit is installed; a script is called so, too."""
-
-# Files that a command writes, replacing older ones.
-
-
-def write_csv(folder: Path, tables: "Sequence[Table]") -> None:
-    """Write one CSV file per table into a folder, replacing older ones, and say so. Raises UsageError."""
-    from evalkit.report.tables import as_csv
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for table in tables:
-            write_whole(folder / f"{table.name}.csv", as_csv(table).encode())
-    except OSError as flaw:
-        raise UsageError(f"--csv: {folder} cannot be written: {flaw.strerror}.") from flaw
-    print(f"Wrote {many(len(tables), 'table')} to {folder}.")
 
 
 def sweep_of(args: argparse.Namespace) -> Sweep:

@@ -4,7 +4,7 @@ import argparse
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -13,11 +13,9 @@ from evalkit.cli.question_words import question_lines, server_words
 from evalkit.engine.forecast import Range
 from evalkit.engine.status import CellStatus, Status, read_status
 from evalkit.money import money_words, show_usd, simulated_words
+from evalkit.report.tables import Column, Table, columns_of
 from evalkit.store.reading.totals import outlook_words, tier_words, tiers_json
 from evalkit.text import many, span, visible
-
-if TYPE_CHECKING:
-    from evalkit.report.tables import Column, Table
 
 
 def print_money(run: Path, *, as_json: bool) -> None:
@@ -116,17 +114,18 @@ def _print(status: Status) -> None:
         console.print(line, highlight=False, markup=False)
 
 
-def _progress(cells: Sequence[CellStatus]) -> "Table":
-    """How far each agent is on each suite."""
-    from evalkit.report.tables import Column, Table
+WHERE = (Column(key="suite", title="Suite", group=True), Column(key="agent", title="Agent"))
 
-    counts = ("planned", "ended", "begun", *(["refused"] if any(cell.refused for cell in cells) else []), "steps")
+
+def _progress(cells: Sequence[CellStatus]) -> Table:
+    """How far each agent is on each suite."""
+    refused = {"refused": "Refused"} if any(cell.refused for cell in cells) else {}
     return Table(
         name="status",
         title="",
         columns=(
-            *_names(),
-            *(Column(key=key, title=key.capitalize(), kind="count") for key in counts),
+            *WHERE,
+            *columns_of("count", planned="Planned", ended="Ended", begun="Begun", **refused, steps="Steps"),
             Column(key="spent", title="Spent", kind="usd"),
             Column(key="endings", title="Endings", kind="counts"),
         ),
@@ -148,29 +147,18 @@ def _progress(cells: Sequence[CellStatus]) -> "Table":
     )
 
 
-def _names() -> "tuple[Column, Column]":
-    from evalkit.report.tables import Column
-
-    return Column(key="suite", title="Suite", group=True), Column(key="agent", title="Agent")
-
-
-def _predictions(cells: Sequence[CellStatus], *, wide: bool) -> "Table":
+def _predictions(cells: Sequence[CellStatus], *, wide: bool) -> Table:
     """An average episode as predicted and as observed, and what the remaining episodes need."""
-    from evalkit.report.tables import Column, Table
-
-    more = (Column(key="range", title="95 % range"), Column(key="time", title="Time")) if wide else ()
     return Table(
         name="predictions",
         title="",
         columns=(
-            *_names(),
-            Column(key="predicted", title="Predicted", kind="usd"),
-            Column(key="seen", title="Seen", kind="usd"),
-            Column(key="requests", title="Requests", kind="percent"),
-            Column(key="requests_seen", title="Seen", kind="percent"),
+            *WHERE,
+            *columns_of("usd", predicted="Predicted", seen="Seen"),
+            *columns_of("percent", requests="Requests", requests_seen="Seen"),
             Column(key="left", title="Left", kind="count"),
             Column(key="to_finish", title="To finish", kind="usd"),
-            *more,
+            *(columns_of(range="95 % range", time="Time") if wide else ()),
         ),
         rows=tuple(map(_prediction, cells)),
         packs=(),

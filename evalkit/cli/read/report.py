@@ -12,13 +12,14 @@ from typing import Any
 
 import orjson
 
-from evalkit.cli.choosing import run_of, write_csv
+from evalkit.cli.choosing import run_of
 from evalkit.errors import UsageError, nearest
+from evalkit.files import write_whole
 from evalkit.frozen.manifest import Manifest
 from evalkit.playing.specs import run_directory
 from evalkit.report.report import Report
 from evalkit.report.report import report as build
-from evalkit.report.tables import Column, Kind, Table, estimated, markdown, method_of
+from evalkit.report.tables import Column, Kind, Table, as_csv, estimated, markdown, method_of
 from evalkit.stats.intervals import LEAST_INSTANCES, estimate
 from evalkit.text import many
 
@@ -39,7 +40,7 @@ def report(args: argparse.Namespace) -> int:
 
         print("\n".join(latex(table) for table in run.tables), end="")
     elif args.csv:
-        write_csv(Path(args.csv), run.tables)
+        _write_csv(Path(args.csv), run.tables)
     elif args.figures:
         _write_figures(directory, full, Path(args.figures))
     else:
@@ -56,6 +57,16 @@ def _write_page(directory: Path, file: Path) -> int:
     kept = many(trajectories, "trajectory", "trajectories")
     print(f"Wrote {file}: {size / 1e6:.1f} MB, every table and figure, {kept}. It opens offline.")
     return 0
+
+
+def _write_csv(folder: Path, tables: Sequence[Table]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for table in tables:
+            write_whole(folder / f"{table.name}.csv", as_csv(table).encode())
+    except OSError as flaw:
+        raise UsageError(f"--csv: {folder} cannot be written: {flaw.strerror}.") from flaw
+    print(f"Wrote {many(len(tables), 'table')} to {folder}.")
 
 
 def _write_figures(directory: Path, run: Report, folder: Path) -> None:
