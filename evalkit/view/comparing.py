@@ -29,9 +29,9 @@ from evalkit.view.grid import Grid, grid
 from evalkit.view.leaderboard import ranked
 from evalkit.view.listing import COLUMNS as LISTED
 from evalkit.view.listing import Card, card_of, row_of
-from evalkit.view.overview import run_address, run_links
+from evalkit.view.overview import run_address
 from evalkit.view.reading import Reading
-from evalkit.view.render import Frame, episode_address, place_of, titled, with_query
+from evalkit.view.render import episode_address, place_of, titled, with_query
 from evalkit.view.run_cache import night_name
 
 # Two or three trajectories beside each other, period by period.
@@ -63,13 +63,6 @@ def beside_page(directory: Path, name: str, episodes: Sequence[str]) -> BesidePa
         columns.append(card_of(replayed.result, titled(replayed.result), run_address(name)))
         periods.append(bounded_to(list(periods_of(replayed, columns[-1].href)), INLINE))
     return BesidePage(columns=columns, rows=list(zip_longest(*periods)))
-
-
-def beside_frame(page: BesidePage, name: str) -> Frame:
-    """What surrounds it."""
-    return Frame(
-        title=" and ".join(column.title for column in page.columns), run=name, links=run_links(name, "episodes")
-    )
 
 
 LOOKED_AT = 8
@@ -351,16 +344,6 @@ def _drawn(reading: Reading, lines: LinePlots, episodes: Sequence[EpisodeResult]
         periods = getattr(target, "periods", 1) if episode.finished else episode.periods
         drawn[name] = lines.line(target, [orjson.loads(fact) for fact in facts], periods)
     return {episode.id: drawn[episode.id] for episode in episodes if episode.id in drawn}
-
-
-def instance_frame(page: InstancePage, name: str) -> Frame:
-    """What surrounds it."""
-    return Frame(
-        title=f"{page.instance} across agents",
-        run=name,
-        links=run_links(name, "episodes"),
-        figures=any(card.spec for card in page.cards),
-    )
 
 
 def _unknown(cells: Sequence[Cell], place: str) -> RunError:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from evalkit.errors import QUIT, RunError
 from evalkit.money import show_usd
-from evalkit.report.charts.drawing import episode_figures, quoted
+from evalkit.report.charts.drawing import episode_figures
 from evalkit.report.extras import extras_of
+from evalkit.report.queries import text
 from evalkit.report.vega import Figure
 from evalkit.results.episodes import EpisodeResult
 from evalkit.results.moves import Move
@@ -29,7 +30,7 @@ from evalkit.view.chat import (
 )
 from evalkit.view.grid import Plot, plot, sql_command
 from evalkit.view.listing import Around
-from evalkit.view.overview import ComingFigure, Fact, run_address, run_links
+from evalkit.view.overview import ComingFigure, Fact, run_address, run_frame
 from evalkit.view.reading import LogState, log_state
 from evalkit.view.render import Frame, PageLink, episode_address, figure_address, place_of, titled, with_query
 
@@ -174,10 +175,10 @@ def period_page(directory: Path, name: str, episode: str, number: int, *, full: 
 def episode_frame(page: EpisodePage, name: str) -> Frame:
     """What surrounds the page of an episode. `name`: how the pages call the run."""
     plots = [PageLink(title=figure.title, href=f"#figure-{figure.name}") for figure in page.figures]
-    return Frame(
-        title=page.heading,
-        run=name,
-        links=run_links(name, "episodes"),
+    return run_frame(
+        name,
+        "episodes",
+        page.heading,
         sections=[
             PageLink(title="Summary", href="#summary"),
             *plots,
@@ -186,11 +187,6 @@ def episode_frame(page: EpisodePage, name: str) -> Frame:
         ],
         figures=bool(page.figures),
     )
-
-
-def period_frame(page: PeriodPage, name: str) -> Frame:
-    """What surrounds the page of a period."""
-    return Frame(title=page.heading, run=name, links=run_links(name, "episodes"))
 
 
 @functools.lru_cache(maxsize=KEPT)
@@ -241,14 +237,14 @@ def _query(result: EpisodeResult) -> str:
         [
             "select 100 * score as score, solved, ending, periods, steps, cost / 1e12 as usd, tokens_in, tokens_out,",
             "    latency_s, replicate",
-            f"from episodes where episode = {quoted(result.id)}",
+            f"from episodes where episode = {text(result.id)}",
             "-- a reply's share: divided by the steps that have one",
         ]
     )
 
 
 def _metrics_query(result: EpisodeResult) -> str:
-    chosen = f"where episode = {quoted(result.id)} and metric not in ('score', 'solved')"
+    chosen = f"where episode = {text(result.id)} and metric not in ('score', 'solved')"
     return "\n".join(["select metric, value from scores", chosen])
 
 

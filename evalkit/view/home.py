@@ -17,7 +17,7 @@ from evalkit.nightly.history_files import accepted, nights, read_history, read_j
 from evalkit.nightly.hook import compared, unmeasured
 from evalkit.report.nights.history import NightRecord, taken
 from evalkit.report.nights.trends import NO_MEASUREMENT, alarms_table, changes, nights_table, trend_figure, trend_table
-from evalkit.report.tables import Column, Table
+from evalkit.report.tables import Column, Table, columns_of
 from evalkit.store.events import last_session
 from evalkit.store.live import read_live
 from evalkit.store.lock import holder
@@ -228,16 +228,11 @@ def _shown(value: Any) -> Any:
 
 
 COLUMNS = (
-    Column(key="run", title="Run"),
-    Column(key="state", title="State"),
-    Column(key="scores", title="Scores"),
-    Column(key="ended", title="Ended", kind="count", unit="episodes"),
-    Column(key="planned", title="Planned", kind="count", unit="episodes"),
-    Column(key="spent", title="Spent", kind="usd"),
-    Column(key="budget", title="Budget", kind="usd"),
+    *columns_of(run="Run", state="State", scores="Scores"),
+    *columns_of("count", "episodes", ended="Ended", planned="Planned"),
+    *columns_of("usd", spent="Spent", budget="Budget"),
     Column(key="money", title="Money"),
-    Column(key="agents", title="Agents", kind="count"),
-    Column(key="suites", title="Suites", kind="count"),
+    *columns_of("count", agents="Agents", suites="Suites"),
     Column(key="began", title="Began (UTC)"),
 )
 
@@ -252,15 +247,12 @@ STATES = {
 """What a state is marked as."""
 
 NIGHTS_COLUMNS = (
-    Column(key="sweep", title="Sweep"),
-    Column(key="state", title="State"),
+    *columns_of(sweep="Sweep", state="State"),
     Column(key="nights", title="Nights", kind="count"),
     Column(key="last", title="Last night"),
-    Column(key="ended", title="Ended", kind="count", unit="episodes of the last night"),
-    Column(key="planned", title="Planned", kind="count", unit="episodes of the last night"),
+    *columns_of("count", "episodes of the last night", ended="Ended", planned="Planned"),
     Column(key="spent", title="Spent", kind="usd", unit="in the last night"),
-    Column(key="money", title="Money"),
-    Column(key="alarms", title="Alarms"),
+    *columns_of(money="Money", alarms="Alarms"),
 )
 
 QUERY = """\

@@ -10,7 +10,7 @@ from evalkit.errors import UsageError
 from evalkit.money import show_usd
 from evalkit.report.queries import text
 from evalkit.report.scores import in_unit, litmus_of
-from evalkit.report.tables import Column, Table, as_csv
+from evalkit.report.tables import Column, Table, as_csv, columns_of
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.text import many
@@ -22,17 +22,13 @@ REMAINING = "remaining"
 """In place of an ending: episodes that have begun and not ended."""
 
 COLUMNS = (
-    Column(key="agent", title="Episode"),
-    Column(key="suite", title="Suite"),
-    Column(key="instance", title="Instance"),
+    *columns_of(agent="Episode", suite="Suite", instance="Instance"),
     Column(key="replicate", title="Repl.", kind="count"),
     Column(key="score", title="Score", kind="score", unit="100 = optimum"),
     Column(key="ending", title="Ending"),
-    Column(key="periods", title="Periods", kind="count"),
-    Column(key="steps", title="Steps", kind="count"),
+    *columns_of("count", periods="Periods", steps="Steps"),
     Column(key="cost", title="Cost", kind="usd"),
-    Column(key="tokens_in", title="Tokens in", kind="tokens"),
-    Column(key="tokens_out", title="Tokens out", kind="tokens"),
+    *columns_of("tokens", tokens_in="Tokens in", tokens_out="Tokens out"),
     Column(key="latency_s", title="Replies took", kind="seconds"),
 )
 """What a row shows; an episode is named by its agent and instance, and so ordered by its agent."""

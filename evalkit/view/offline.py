@@ -1,7 +1,7 @@
 """A run in one HTML file that opens anywhere: all tables and figures, and some trajectories. It asks for nothing."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evalkit.envs.table import is_litmus
@@ -91,7 +91,7 @@ def offline_page(directory: Path) -> tuple[str, int]:
         if len(kept) == MOST:
             break
     frame = overview_frame(page, name, offline=True)
-    frame = frame.with_sections(PageLink(title="Trajectories", href="#trajectories"))
+    frame = replace(frame, sections=(*frame.sections, PageLink(title="Trajectories", href="#trajectories")))
     table = _table(kept, episode_count)
     chosen_grid = grid(table, str(directory), href=lambda row, key: f"#episode-{row['id']}" if key == "episode" else "")
     return render("offline.html", frame, page=page, parts=parts, chosen=chosen_grid), len(kept)

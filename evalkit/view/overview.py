@@ -202,6 +202,11 @@ def run_links(name: str, active: str) -> list[PageLink]:
     return [*links, PageLink(title="Compare", href=f"/compare?{urlencode({'first': name})}")]
 
 
+def run_frame(name: str, active: str, title: str, **more: Any) -> Frame:
+    """What surrounds a page of a run. `active`: as of `run_links`; `more`: further fields."""
+    return Frame(title=title, run=name, links=run_links(name, active), **more)
+
+
 @dataclass(frozen=True, slots=True)
 class ComingFigure:
     """A figure that is fetched when it scrolls near."""

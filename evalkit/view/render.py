@@ -5,7 +5,7 @@ import functools
 import gzip
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -58,10 +58,6 @@ class Frame:
     """Whether the live page's script is loaded."""
     refresh_s: int = 0
     """Seconds after which the page is asked for again; 0: never."""
-
-    def with_sections(self, *more: PageLink) -> "Frame":
-        """The same with further parts of the page."""
-        return replace(self, sections=(*self.sections, *more))
 
 
 def render(template: str, frame: Frame, **values: Any) -> str:

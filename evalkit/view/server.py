@@ -23,16 +23,8 @@ from evalkit.report.tables import as_csv
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.store.lock import holder
-from evalkit.view.comparing import (
-    beside_frame,
-    beside_page,
-    comparing,
-    instance_frame,
-    instance_page,
-    named,
-    read_compared,
-)
-from evalkit.view.episode import episode_figure, episode_frame, episode_page, period_frame, period_page
+from evalkit.view.comparing import beside_page, comparing, instance_page, named, read_compared
+from evalkit.view.episode import episode_figure, episode_frame, episode_page, period_page
 from evalkit.view.grid import NUMBERS, Plot, plot
 from evalkit.view.home import home, known_nights, nights_overview, progress
 from evalkit.view.listing import around, listing, read_wanted
@@ -43,7 +35,7 @@ from evalkit.view.overview import (
     overview_frame,
     read_query,
     run_address,
-    run_links,
+    run_frame,
     table_of,
     table_page,
 )
@@ -87,7 +79,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         response = await _guarded(request, handler)
     except RunBeingRead as wait:
-        frame = Frame(title=wait.name, run=wait.name, links=run_links(wait.name, ""), refresh_s=RETRY_S)
+        frame = run_frame(wait.name, "", wait.name, refresh_s=RETRY_S)
         response = answer("computing.html", frame, status=202, name=wait.name, elapsed_s=wait.elapsed_s)
     except web.HTTPException as left:
         response = message(left.status, left.reason, "")
@@ -232,7 +224,7 @@ async def _table(request: web.Request) -> web.Response:
             raise
         # The quoted errors and the numbers of figures are made after the other tables.
         raise RunBeingRead(name, request.app[RUN_CACHE].elapsed_s(reading.directory)) from None
-    frame = Frame(title=page.grid.title, run=name, links=run_links(name, "tables"), sections=page.others)
+    frame = run_frame(name, "tables", page.grid.title, sections=page.others)
     return answer("table.html", frame, page=page)
 
 
@@ -246,10 +238,10 @@ async def _figures(request: web.Request) -> web.Response:
     name, reading = await _reading(request)
     figures = coming_figures(reading, name)
     busy = not reading.whole and not figures
-    frame = Frame(
-        title="Figures",
-        run=name,
-        links=run_links(name, "figures"),
+    frame = run_frame(
+        name,
+        "figures",
+        "Figures",
         sections=[PageLink(title=figure.title, href=f"#figure-{figure.name}") for figure in figures],
         figures=bool(figures),
         refresh_s=RETRY_S if busy else 0,
@@ -277,8 +269,7 @@ async def _episodes(request: web.Request) -> web.Response:
     name, reading = await _reading(request)
     prefix = f"/run/{request.match_info['run']}"
     page = listing(reading.report.cells, wanted, str(reading.directory), prefix)
-    frame = Frame(title="Episodes", run=name, links=run_links(name, "episodes"))
-    return answer("episodes.html", frame, page=page)
+    return answer("episodes.html", run_frame(name, "episodes", "Episodes"), page=page)
 
 
 async def _episode(request: web.Request) -> web.Response:
@@ -313,13 +304,15 @@ async def _found(request: web.Request, directory: Path) -> tuple[Sequence[Cell],
 async def _instance(request: web.Request) -> web.Response:
     name, reading = await _reading(request)
     page = await asyncio.to_thread(instance_page, reading, name, request.match_info["place"])
-    return answer("instance.html", instance_frame(page, name), page=page)
+    title, figures = f"{page.instance} across agents", any(card.spec for card in page.cards)
+    return answer("instance.html", run_frame(name, "episodes", title, figures=figures), page=page)
 
 
 async def _beside(request: web.Request) -> web.Response:
     name, directory = _place(request)
     page = await asyncio.to_thread(beside_page, directory, name, request.query.getall("episode", []))
-    return answer("beside.html", beside_frame(page, name), page=page)
+    title = " and ".join(column.title for column in page.columns)
+    return answer("beside.html", run_frame(name, "episodes", title), page=page)
 
 
 async def _period(request: web.Request) -> web.Response:
@@ -328,16 +321,12 @@ async def _period(request: web.Request) -> web.Response:
     episode, number = found.id if found else request.match_info["episode"], int(request.match_info["period"])
     page = await asyncio.to_thread(period_page, directory, name, episode, number, full="full" in request.query)
     template = "period_part.html" if "part" in request.query else "period.html"
-    return answer(template, period_frame(page, name), page=page)
+    return answer(template, run_frame(name, "episodes", page.heading), page=page)
 
 
 async def _home(request: web.Request) -> web.Response:
     page = home(request.app[RUN_CACHE])
-    frame = Frame(
-        title="Runs",
-        links=_shelf_links("/"),
-        refresh_s=AGAIN_S if page.waiting else 0,
-    )
+    frame = Frame(title="Runs", links=_shelf_links("/"), refresh_s=AGAIN_S if page.waiting else 0)
     return answer("home.html", frame, page=page)
 
 
@@ -361,8 +350,7 @@ def _nights_of(sweep: str, folder: Path, running: bool) -> Overview | None:
 async def _live(request: web.Request) -> web.Response:
     name, directory = _place(request)
     read_manifest(directory)
-    prefix = f"/run/{quote(name, safe='')}"
-    frame = Frame(title=f"{name}, live", run=name, links=run_links(name, "live"), live=True)
+    prefix, frame = run_address(name), run_frame(name, "live", f"{name}, live", live=True)
     return answer("live.html", frame, name=name, source=f"{prefix}/live.json", overview=f"{prefix}/")
 
 

@@ -8,6 +8,7 @@ from textwrap import wrap
 from typing import Any
 
 from evalkit.report.extras import EpisodeLine, LinePlots, extras_of
+from evalkit.report.queries import text
 from evalkit.report.tables import Column, Table
 from evalkit.report.vega import Figure, Rows, Spec, data, mark, number, scaled, span, spec_of, tips, whole, word
 from evalkit.results.moves import Move
@@ -63,16 +64,11 @@ def steps_query(episode: str, selected: Iterable[str], *methods: str) -> str:
     """SQL that gives what was logged of accepted actions, by step; `methods`: how the rest follows, a comment each."""
     lines = [
         f"select step, period, {', '.join(selected)}",
-        f"from steps where episode = {quoted(episode)} and {ACTED}",
+        f"from steps where episode = {text(episode)} and {ACTED}",
         "order by step",
         *(f"-- {method}" for method in methods),
     ]
     return "\n".join(lines)
-
-
-def quoted(text: str) -> str:
-    """A text as SQL has it."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def label(text: str) -> str:

@@ -12,7 +12,7 @@ from evalkit.envs.costbench.events import course_of, terms_after, world_of
 from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.planning.solve import optimal_paths, optimum
 from evalkit.envs.costbench.score import CHARGED, IGNORED, Place, Walk, follow, is_static, normalised, walked
-from evalkit.report.charts.drawing import BEST, PLAYED, compared, figure, label, numbered, plot, quoted, rule
+from evalkit.report.charts.drawing import BEST, PLAYED, compared, figure, label, numbered, plot, rule
 from evalkit.report.charts.path import DrawnCall, Pair, aligned, path_figure
 from evalkit.report.costbench.paths import adaptation_figures, coverage_figures
 from evalkit.report.costbench.planning import planning_tables
@@ -29,6 +29,7 @@ from evalkit.report.extras import (
     Measure,
     QuotedPlace,
 )
+from evalkit.report.queries import text
 from evalkit.report.tables import Column, columns_of
 from evalkit.report.vega import Figure, Rows, Spec, mark, number, tips, word
 from evalkit.results.moves import Move
@@ -170,7 +171,7 @@ def _query(episode: str) -> str:
     return "\n".join(
         [
             "select step, call, tool, outcome, (facts->>'$.cost')::bigint as cents",
-            f"from calls where episode = {quoted(episode)}",
+            f"from calls where episode = {text(episode)}",
             "order by step, call",
             "-- optimal path: the nearest of evalkit.envs.costbench.planning.solve.optimal_paths at the start;",
             "-- where things happen, the segmented truth, evalkit.envs.costbench.events.course_of",

@@ -15,6 +15,7 @@ from evalkit.report.charts import drawing
 from evalkit.report.environments.markets import market_extras
 from evalkit.report.extras import Charts, ErrorKind, PeriodStanding, QuotedPlace
 from evalkit.report.periods import Action, best_so_far, by_period
+from evalkit.report.queries import text
 from evalkit.report.scores import ACCEPTED
 from evalkit.report.tables import Column, columns_of
 from evalkit.report.vega import Figure, Spec, data, mark, number, scaled, span, tips, word
@@ -257,7 +258,7 @@ def _quantities(target: ProcurementInstance, episode: str, best: AcceptedPlan) -
     query = (
         "select facts->'$.action.plan' as plan, line->'$.optimum.plan' as optimal_plan\n"
         "from steps join instances using (suite, instance)\n"
-        f"where episode = {drawing.quoted(episode)} and period = {best.period} and {drawing.ACTED}"
+        f"where episode = {text(episode)} and period = {best.period} and {drawing.ACTED}"
     )
     return drawing.figure(
         name="quantities",

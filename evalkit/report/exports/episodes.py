@@ -15,6 +15,7 @@ import numpy as np
 from evalkit.errors import CorruptLogError, EvalkitError
 from evalkit.frozen.instances import ManifestInstance
 from evalkit.frozen.manifest import Manifest, ManifestAgent, load_target
+from evalkit.report.queries import text
 from evalkit.report.report import Report, report
 from evalkit.report.tables import as_csv
 from evalkit.report.views import answer_csv, open_views
@@ -221,7 +222,7 @@ def write_sheets(chosen: ExportChoice, out: Path) -> None:
 
 def sheets(chosen: ExportChoice, tables: Report) -> dict[str, bytes]:
     """The sheets by name; `tables`: the run's report. Raises CorruptLogError."""
-    cells = ", ".join(f"({_text(cell.agent)}, {_text(cell.suite.name)})" for cell in chosen.cells)
+    cells = ", ".join(f"({text(cell.agent)}, {text(cell.suite.name)})" for cell in chosen.cells)
     with_cells = f"with chosen(agent, suite) as (values {cells}) "
     views = open_views(chosen.run)
     made = {
@@ -233,7 +234,3 @@ def sheets(chosen: ExportChoice, tables: Report) -> dict[str, bytes]:
         rows = tuple(row for row in table.rows if row.get("agent") is None or row["agent"] in agents)
         made[f"table_{table.name}"] = as_csv(replace(table, rows=rows)).encode()
     return made
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
