@@ -23,7 +23,7 @@ from evalkit.report.extras import Curve, Series, all_extras, extras_of
 from evalkit.report.figures.marks import SHORT, Panels, axes_in, bounds, by_agent, in_order, numeric
 from evalkit.report.periods import ACTIONS, Action, logged_actions, standing
 from evalkit.report.scores import AGENT, packs_of
-from evalkit.report.tables import Column, Table
+from evalkit.report.tables import Column, Table, columns_of
 from evalkit.report.vega import MOST_MARKS, Figure, spec_of
 from evalkit.report.views import open_views
 from evalkit.results.cells import Cell
@@ -89,10 +89,7 @@ def _figure(
             Column(key="suite", title="Suite", group=True),
             AGENT,
             Column(key="period", title="Period", kind="count"),
-            Column(key="value", title="Median", kind="fine", unit=curve.axis),
-            Column(key="low", title="25 %", kind="fine", unit=curve.axis),
-            Column(key="high", title="75 %", kind="fine", unit=curve.axis),
-            Column(key="mean", title="Mean", kind="fine", unit=curve.axis),
+            *columns_of("fine", curve.axis, value="Median", low="25 %", high="75 %", mean="Mean"),
             Column(key="episodes", title="Episodes", kind="count"),
         ),
         rows=tuple(rows),

@@ -136,8 +136,7 @@ def alarms_table(history: Sequence[NightRecord]) -> Table:
         columns=(
             Column(key="night", title="Night", group=True),
             *_WHERE,
-            Column(key="before", title="Before", kind="score", unit=unit),
-            Column(key="now", title="Now", kind="score", unit=unit),
+            *columns_of("score", unit, before="Before", now="Now"),
             Column(key="nights", title="Nights", kind="count", unit="of the window"),
             Column(key="p", title="p", kind="p"),
             *columns_of(by="Seen in", since="Since"),
