@@ -261,7 +261,7 @@ MOST_LINES = {
     "playing": 510,  # a gate, where one is
     "envs": 11_960,  # the papers' other ranges, the greatest least total, replaced markets
     "report": 11_190,  # redundant calls beside the gap, distance from greedy, thin lines of figures, a gate
-    "store": 5_623,  # sums by tier
+    "store": 5_628,  # sums by tier; what a run has spent, once instead of in five places
     "frozen": 1_250,
     "client": 5_610,  # tiers: their requests, pace and money
     "cli": 5_805,  # chains of queries, sheets, tiers, a gate, where one is, completion, an install page

@@ -274,7 +274,6 @@ def load(run: str | PathLike[str]) -> Run:
 
 def run_at(directory: Path, *, reason: str, messages: tuple[str, ...] = ()) -> Run:
     """The run in a directory, with its current state."""
-    from evalkit.store.reading.accounts import spent
     from evalkit.store.reading.index import read_index
 
     manifest = read_manifest(directory)
@@ -287,7 +286,7 @@ def run_at(directory: Path, *, reason: str, messages: tuple[str, ...] = ()) -> R
         planned=planned,
         ended=ended,
         void=void,
-        spent_usd=usd(spent(index.totals["cost"], index.books().values())),
+        spent_usd=usd(index.spent),
         messages=messages,
     )
 

@@ -15,7 +15,6 @@ from evalkit.report.nights.history import NightRecord, Rule, encode, read_night,
 from evalkit.report.nights.history import decode as decode_night
 from evalkit.store.disk import append_lines, read_whole, write_durably
 from evalkit.store.json_text import decode
-from evalkit.store.reading.accounts import accounts, spent
 
 # `journal.jsonl`: what the nights' logs do not contain: how each call ended, what the user accepted, what the hook
 # was told. Lines are only added.
@@ -148,13 +147,15 @@ def derive(
     `announce` is told. `rule` is for the nights that are read. Raises CorruptLogError for a damaged one of `again`,
     StorageError.
     """
+    from evalkit.store.reading.index import read_index
+
     records = {record.night: record for record in known}
     read = []
     for night in nights(folder):
         if night in records and night not in again:
             continue
         try:
-            records[night] = read_night(folder / night, night, spent_in(folder / night))
+            records[night] = read_night(folder / night, night, read_index(folder / night).spent)
         except CorruptLogError as flaw:
             if night in again:
                 raise
@@ -180,11 +181,3 @@ def rebuild(folder: Path, rule: Rule) -> tuple[list[NightRecord], list[str]]:
         known = []  # what is damaged is made again; nights without a log were in it alone
     kept = [record.night for record in known if record.night not in night_names]
     return derive(folder, known, night_names, rule), kept
-
-
-def spent_in(run: Path) -> int:
-    """Pico-dollars that a run has spent: steps, charges and crash charges."""
-    from evalkit.store.reading.index import read_index
-
-    index = read_index(run)
-    return spent(index.totals["cost"], accounts(index.ledger, index.cost_by_worker).values())

@@ -84,7 +84,6 @@ def _known(resolved: ResolvedSweep, own: Path) -> PriorKnowledge:
     if not is_run(own):
         return PriorKnowledge(reply_s=reply_s)
     from evalkit.engine.status import forecast_of, lane_rates, logged_cells
-    from evalkit.store.reading.accounts import accounts, spent
     from evalkit.store.reading.index import read_index
 
     index, begun = read_index(own), None
@@ -99,7 +98,7 @@ def _known(resolved: ResolvedSweep, own: Path) -> PriorKnowledge:
     return PriorKnowledge(
         held=dict(index.episodes),
         begun=begun,
-        spent=spent(index.totals["cost"], accounts(index.ledger, index.cost_by_worker).values()),
+        spent=index.spent,
         tiers=index.tiers,
         reply_s=reply_s,
         spread=_spread(own) if resolved.sweep.decide is not None else None,

@@ -21,7 +21,7 @@ from evalkit.errors import RunError, UsageError
 from evalkit.frozen.manifest import Manifest
 from evalkit.frozen.manifests import read_spec
 from evalkit.store.bucket import is_bucket
-from evalkit.store.reading.accounts import spent, unaccounted
+from evalkit.store.reading.accounts import unaccounted
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.totals import CellTotals
 from evalkit.store.writing.opening import is_closed, refuse_damage
@@ -136,7 +136,7 @@ def nothing_to_do(resolved: ResolvedSweep, options: RunOptions) -> RunOutcome | 
         messages=tuple(filter(None, [index.unmetered.advice()])),
         episodes=sum(planned.values()),
         ended=sum(planned.values()),
-        spent=spent(index.totals["cost"], books),
+        spent=index.spent,
         unconfirmed=sum(account.crashed - account.confirmed for account in books),
         budget=sweep.budget,
         simulated=resolved.manifest.simulated,

@@ -22,7 +22,6 @@ from evalkit.results.cells import Cell, cells
 from evalkit.results.derived import read_run
 from evalkit.store.events import budget_of, last_session
 from evalkit.store.lock import holder
-from evalkit.store.reading.accounts import spent
 from evalkit.store.reading.index import read_index
 
 FOLDER = Path("runs")
@@ -74,7 +73,7 @@ def _row(run: Path) -> dict[str, Any]:
         manifest = read_manifest(run)
         row["began"] = datetime.fromtimestamp(manifest.created_at, UTC).strftime("%Y-%m-%d %H:%M")
         index = read_index(run)
-        paid = spent(index.totals["cost"], index.books().values())
+        paid = index.spent
         found = cells(manifest, read_run(run)[2], read_voids(run))
     except EvalkitError as flaw:
         return {**row, "best": str(flaw)}

@@ -12,7 +12,7 @@ import numpy as np
 
 from evalkit.store.files.record import DOUBTFUL, UNMETERED, UNSCORED, LedgerRecord
 from evalkit.store.files.schema import LEDGER, ledger_records
-from evalkit.store.reading.accounts import Account, accounts
+from evalkit.store.reading.accounts import Account, accounts, spent
 from evalkit.store.reading.effect import Ints
 from evalkit.store.reading.looking import files_at_once, patiently
 from evalkit.store.reading.reader import refuse_gaps, tables_of
@@ -48,6 +48,11 @@ class RunIndex:
     def books(self) -> dict[str, Account]:
         """The accounts of all sessions."""
         return accounts(self.ledger, self.cost_by_worker)
+
+    @property
+    def spent(self) -> int:
+        """Pico-dollars that the run has spent: steps, charges and crash charges."""
+        return spent(self.totals["cost"], self.books().values())
 
 
 def read_index(run: Path) -> RunIndex:
