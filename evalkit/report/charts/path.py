@@ -20,7 +20,6 @@ class DrawnCall:
     """One call that was looked at. Costs in cents."""
 
     step: int
-    turn: int
     tool: str
     """As the agent wrote it."""
     outcome: str
@@ -37,8 +36,6 @@ class DrawnCall:
     """By how much what happened in its turn does; below 0 if that makes things cheaper."""
     events: tuple[str, ...]
     """Kinds of what happened in its turn."""
-    goal: bool
-    """Whether the goal is held after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

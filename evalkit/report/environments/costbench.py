@@ -45,10 +45,9 @@ class Path:
 
     calls: tuple[DrawnCall, ...]
     """Those that were looked at, in order."""
-    optimal: tuple[str, ...]
-    """Tools of the optimal path: of several the one that is nearest; where things happen, the segmented truth."""
     optimal_costs: tuple[int, ...]
-    """Cents of each."""
+    """Cents of each call of the optimal path: of several the one that is nearest; where things happen, the segmented
+    truth."""
     pairs: tuple[Pair, ...]
     """Both, side by side."""
     start: int | None
@@ -72,7 +71,6 @@ def path_of(target: PlanningProblem, moves: Sequence[Move]) -> Path:
     goal = bool(moves) and bool(moves[-1].facts.get("goal"))
     return Path(
         calls=tuple(calls),
-        optimal=optimal,
         optimal_costs=costs,
         pairs=aligned(calls, optimal, costs),
         start=start,
@@ -97,7 +95,6 @@ def _called(position: Place, walk: Walk, move: Move, call: Mapping[str, Any], ki
     total = None if before is None or after is None or lost is None else cost + after - before
     return DrawnCall(
         step=move.row["step"],
-        turn=move.turn,
         tool=call["tool"],
         outcome=call["outcome"],
         charged=call["outcome"] in CHARGED,
@@ -107,7 +104,6 @@ def _called(position: Place, walk: Walk, move: Move, call: Mapping[str, Any], ki
         lost=lost,
         world=None if total is None or lost is None else total - lost,
         events=tuple(kinds),
-        goal=position.reached,
     )
 
 

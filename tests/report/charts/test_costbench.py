@@ -19,7 +19,7 @@ def costbench(agent: str, place: int = 0, *, seed: int = 0, **more: object) -> P
 def test_the_oracle_loses_nothing() -> None:
     episode = costbench("oracle")
     found = path_of(episode.target, episode.moves)
-    assert [pair.relation for pair in found.pairs] == ["agrees"] * len(found.optimal)
+    assert [pair.relation for pair in found.pairs] == ["agrees"] * len(found.optimal_costs)
     assert [call.lost for call in found.calls] == [0] * len(found.calls)
     assert found.calls[-1].spent == sum(found.optimal_costs) == found.start
     assert found.goal
@@ -60,7 +60,6 @@ def called(step: int, tool: str, outcome: str = "ok") -> DrawnCall:
     charged = outcome in ("ok", "banned", "failed")
     return DrawnCall(
         step=step,
-        turn=step,
         tool=tool,
         outcome=outcome,
         charged=charged,
@@ -70,7 +69,6 @@ def called(step: int, tool: str, outcome: str = "ok") -> DrawnCall:
         lost=0,
         world=0,
         events=(),
-        goal=False,
     )
 
 
