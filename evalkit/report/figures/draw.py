@@ -111,41 +111,28 @@ EMBED: Mapping[str, Any] = {
 from the page."""
 
 
+def _drawn(form: str, spec: Mapping[str, Any], *, dark: bool = False, **more: float) -> Any:
+    """A spec as vl-convert draws it: `svg`, `png` or `pdf`."""
+    import vl_convert
+
+    convert = getattr(vl_convert, f"vegalite_to_{form}")
+    return convert(dict(spec), vl_version=VEGALITE, config=config(dark=dark), allowed_base_urls=[], **more)
+
+
 def svg(figure: Figure, *, dark: bool = False) -> str:
     """The figure as an SVG document."""
-    import vl_convert
-
-    return str(
-        vl_convert.vegalite_to_svg(
-            dict(figure.spec), vl_version=VEGALITE, config=config(dark=dark), allowed_base_urls=[]
-        )
-    )
+    return str(_drawn("svg", figure.spec, dark=dark))
 
 
-def png(figure: Figure, *, dark: bool = False) -> bytes:
+def png(figure: Figure) -> bytes:
     """The figure as a PNG for print, tagged with its density."""
-    import vl_convert
-
     # vl-convert draws `ppi` / 72 pixels for each of the figure's, times `scale`.
-
-    return bytes(
-        vl_convert.vegalite_to_png(
-            dict(figure.spec),
-            vl_version=VEGALITE,
-            scale=72 / CSS_DPI,
-            ppi=PRINT_DPI,
-            config=config(dark=dark),
-            allowed_base_urls=[],
-        )
-    )
+    return bytes(_drawn("png", figure.spec, scale=72 / CSS_DPI, ppi=PRINT_DPI))
 
 
 def pdf(figure: Figure, spec: Mapping[str, Any] | None = None) -> bytes:
     """The figure as a page of its size, for papers; `spec`: another form of it."""
-    import vl_convert
-
-    drawn = dict(figure.spec if spec is None else spec)
-    return bytes(vl_convert.vegalite_to_pdf(drawn, vl_version=VEGALITE, config=config(), allowed_base_urls=[]))
+    return bytes(_drawn("pdf", figure.spec if spec is None else spec))
 
 
 SLIDE = 16 / 9
