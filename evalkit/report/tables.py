@@ -71,7 +71,8 @@ def columns_of(kind: Kind = "text", unit: str = "", **titles: str) -> tuple[Colu
 
 def estimated(column: Column, key: str = "", title: str = "95 %") -> tuple[Column, Column, Column]:
     """A column, its interval's (`key`; empty: its own with `_interval`), and that of the interval's method."""
-    interval = Column(key=key or f"{column.key}_interval", title=title, kind="interval", unit=column.unit)
+    key = key or f"{column.key}_interval"
+    interval = Column(key=key, title=title, kind="interval", unit=column.unit, digits=column.digits)
     return column, interval, method_of(interval)
 
 

@@ -28,7 +28,7 @@ from evalkit.report.figures.build import MOST_ROWS, at_most
 from evalkit.report.figures.marks import Panels, bounds, suite_of, told_apart
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import by_instance, cell_table, kind_notes
-from evalkit.report.tables import Column, Table, columns_of, estimated, method_of
+from evalkit.report.tables import Column, Table, columns_of, estimated
 from evalkit.report.vega import Figure, Rows, spec_of
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
@@ -62,7 +62,6 @@ def adaptation_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ..
             "blocks: select agent, suite, instance, replicate, path from episodes where used"
         ),
     }
-    interval = Column(key="ned_interval", title="95 %", kind="interval", unit="0 to 1", digits=3)
     table = cell_table(
         source,
         blocked,
@@ -74,12 +73,7 @@ def adaptation_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ..
             Column(key="without", title="Without blocks"),
             Column(key="truth_change", title="Truth", kind="fine", unit="0 to 1"),
             Column(key="truth_instances", title="Instances", kind="count"),
-            Column(key="ned", title="Agent's", kind="fine", unit="0 to 1"),
-            interval,
-            method_of(interval),
-            Column(key="edit_distance", title="Edit distance", kind="fine", unit="calls"),
-            Column(key="same", title="Same path", kind="percent", unit="% of pairs", over_agents=True),
-            Column(key="pairs", title="Pairs", kind="count"),
+            *_distance_columns("Agent's"),
         ),
         notes=lambda rows: (
             "truth: normalised edit distance of the optimal path before any block from the segmented one",
@@ -125,6 +119,16 @@ def _paths(cell: Cell, calm: Cell, reached: Set[str]) -> dict[str, Any]:
     return {"without": without, **_distances(cell, after)}
 
 
+def _distance_columns(title: str) -> tuple[Column, ...]:
+    """Of what `_distances` gives."""
+    return (
+        *estimated(Column(key="ned", title=title, kind="fine", unit="0 to 1", digits=3)),
+        Column(key="edit_distance", title="Edit distance", kind="fine", unit="calls"),
+        Column(key="same", title="Same path", kind="percent", unit="% of pairs", over_agents=True),
+        Column(key="pairs", title="Pairs", kind="count"),
+    )
+
+
 def _distances(cell: Cell, after: Sequence[tuple[EpisodeResult, Sequence[str]]]) -> dict[str, Any]:
     """How far the paths of a cell's episodes are from others on the same instances."""
     distances = by_instance((episode, float(edit_distance(path, episode.path))) for episode, path in after)
@@ -162,7 +166,6 @@ def greedy_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...]:
             "instance: select agent, suite, instance, replicate, path from episodes where used"
         )
     }
-    interval = Column(key="ned_interval", title="95 %", kind="interval", unit="0 to 1", digits=3)
     table = cell_table(
         source,
         shown,
@@ -170,14 +173,7 @@ def greedy_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...]:
         title="Distance from the greedy policy",
         query=queries.by_cell(shown, (queries.count("episodes"),), keep=queries.among(shown), methods=methods),
         more=lambda cell, _: _beside_greedy(cell, greedy[cell.suite.name], counted),
-        columns=(
-            Column(key="ned", title="Normalised", kind="fine", unit="0 to 1"),
-            interval,
-            method_of(interval),
-            Column(key="edit_distance", title="Edit distance", kind="fine", unit="calls"),
-            Column(key="same", title="Same path", kind="percent", unit="% of pairs", over_agents=True),
-            Column(key="pairs", title="Pairs", kind="count"),
-        ),
+        columns=(*_distance_columns("Normalised"),),
         notes=lambda rows: (
             "of an agent's path from the greedy policy's on the same instance; 0: it plays as greedy does",
             *kind_notes(rows, shown, ("ned_interval",)),

@@ -82,11 +82,6 @@ PLAIN_WORDS = {
 }
 
 
-def _titles(named: bool) -> Mapping[str, str]:
-    """Titles of the figures: the paper's, or plain ones."""
-    return PAPERS if named else PLAIN_WORDS
-
-
 def _path_columns(title: Mapping[str, str]) -> tuple[Column, ...]:
     return (
         Column(key="edit_distance", title=title["ed"], kind="fine", unit="calls"),
@@ -117,7 +112,7 @@ def _named(table: Table, named: bool) -> Table:
 
 def _main(source: RunData, cells: Sequence[Cell], named: bool) -> Table:
     """Table 4 of the paper, by the reference's rules."""
-    title = _titles(named)
+    title = PAPERS if named else PLAIN_WORDS
     shares = _shares(source, COUNTED)
     table = cell_table(
         source,
@@ -169,7 +164,7 @@ def _counts(source: RunData, cells: Sequence[Cell]) -> Table:
 
 def _goal(source: RunData, cells: Sequence[Cell], named: bool) -> Table:
     """The paper's exclusions: runs that did not reach the goal do not count."""
-    title = _titles(named)
+    title = PAPERS if named else PLAIN_WORDS
     figures = (*paths(REACHED), answers(REACHED), queries.count("reached", REACHED), queries.count("episodes"))
     shares = _shares(source, REACHED)
     table = cell_table(
@@ -284,7 +279,7 @@ def _blocks(source: RunData, cells: Sequence[Cell], named: bool) -> Table:
         more=lambda cell, row: _path_intervals(cell, shares[row["population"]]),
         columns=(
             Column(key="population", title="Over"),
-            *_path_columns(_titles(named)),
+            *_path_columns(PAPERS if named else PLAIN_WORDS),
             Column(key="runs", title="Runs", kind="count"),
         ),
         notes=lambda rows: (
