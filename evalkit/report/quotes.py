@@ -23,7 +23,7 @@ from evalkit.report.run_data import RunData
 from evalkit.report.scores import ACCEPTED, packs_of
 from evalkit.report.tables import Column, Table, columns_of
 from evalkit.results.cells import Cell
-from evalkit.results.episodes import Environments, EpisodeResult
+from evalkit.results.episodes import EpisodeResult
 from evalkit.results.moves import Move, moves
 from evalkit.text import bounded
 
@@ -100,7 +100,6 @@ group by environment, kind, unit, outcome, played order by environment, episodes
 def quotes(
     manifest: Manifest,
     cells: Sequence[Cell],
-    environments: Environments,
     read: Callable[[Sequence[EpisodeResult]], Mapping[str, Sequence[Any]]],
 ) -> tuple[Quote, ...]:
     """A quote for each kind of error that occurs in the episodes estimates are based on, the most frequent kind first.
@@ -116,7 +115,7 @@ def quotes(
     for row in shown:
         example = known[row["example"]]
         if example.id not in replayed:
-            replayed[example.id] = _replay(manifest, example, rows[example.id], environments)
+            replayed[example.id] = _replay(manifest, example, rows[example.id])
         instance, played = replayed[example.id]
         finder = _refused(row["outcome"]) if row["outcome"] else find[row["environment"], row["kind"]]
         position = finder(instance, played)
@@ -152,15 +151,13 @@ def run_quotes(run: Path, manifest: Manifest, cells: Sequence[Cell]) -> tuple[Qu
             for episode in episodes
         }
 
-    return quotes(manifest, cells, ENVIRONMENTS, read)
+    return quotes(manifest, cells, read)
 
 
-def _replay(
-    manifest: Manifest, example: EpisodeResult, rows: Sequence[Mapping[str, Any]], environments: Environments
-) -> tuple[Any, list[Move]]:
+def _replay(manifest: Manifest, example: EpisodeResult, rows: Sequence[Mapping[str, Any]]) -> tuple[Any, list[Move]]:
     agent, suite = manifest.agents[example.agent], manifest.suites[example.suite]
     kit = manifest.kit_of(agent, suite.environment)
-    env = environments[suite.environment]
+    env = ENVIRONMENTS[suite.environment]
     instance = load_target(env, manifest.targets([(suite.name, example.instance)])[suite.name, example.instance][1])
     return instance, list(moves(env, instance, kit, rows))
 

@@ -71,7 +71,7 @@ class Run:
         }
 
     def quotes(self) -> tuple[Quote, ...]:
-        return quotes(self.manifest, [self.cell], ENVIRONMENTS, self.read)
+        return quotes(self.manifest, [self.cell], self.read)
 
 
 def result_of(name: str, done: Episode, environment: str) -> EpisodeResult:
@@ -125,7 +125,7 @@ def test_nothing_that_happened_goes_unquoted(run: Run) -> None:
 
 def test_the_same_run_gives_the_same_quotes_in_any_order(run: Run) -> None:
     turned = replace(run.cell, prefix=run.cell.prefix[::-1])
-    assert list(quotes(run.manifest, [turned], ENVIRONMENTS, run.read)) == list(run.quotes())
+    assert list(quotes(run.manifest, [turned], run.read)) == list(run.quotes())
 
 
 def test_only_the_chosen_episodes_are_read() -> None:
