@@ -257,7 +257,7 @@ def play(
     """
     table = _agent(agent, models, params, prompts)
     with _room(instance, table, budget_usd, replicate, agent) as call:
-        outcome = finish(lambda stop: call.play(stop, _unseen))
+        outcome = finish(lambda stop: _told(call, stop, None))
         if outcome.reason == "interrupt":
             raise KeyboardInterrupt
         return _episode(instance, outcome)
@@ -322,10 +322,6 @@ def _room(
         given = {} if isinstance(agent, str) else {_name(agent): agent}
         call = call_of(sweep_from(spec, "play", "play", given), directory=Path(folder) / "run")
         yield replace(call, options=replace(call.options, choice=Choice(replicate=replicate)))
-
-
-def _unseen(view: "View") -> None:
-    """Progress is not shown."""
 
 
 def _episode(instance: Instance, outcome: RunOutcome) -> Episode:

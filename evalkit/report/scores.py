@@ -264,7 +264,7 @@ def interval_and_kind(cell: Cell) -> tuple[Interval | None, str]:
 
 
 def _intervals(cell: Cell) -> tuple[Interval | None, str, Interval | None]:
-    between = bounds(cell)
+    between = score_range(cell.suite.environment)
     known = cell.intervals.get(between)
     if known is None:
         known = cell.intervals[between] = _made(cell, between)
@@ -272,7 +272,7 @@ def _intervals(cell: Cell) -> tuple[Interval | None, str, Interval | None]:
 
 
 def _made(cell: Cell, between: tuple[float, float]) -> tuple[Interval | None, str, Interval | None]:
-    scores = scores_by_instance(cell)
+    scores = by_instance((episode, episode.score) for episode in cell.prefix)
     if not scores or cell.exact:
         return None, EXACT * bool(scores), None
     least, most = between
@@ -287,19 +287,9 @@ def _made(cell: Cell, between: tuple[float, float]) -> tuple[Interval | None, st
     return Interval(low=min(low, estimated.mean), high=max(high, estimated.mean)), BETTING, None
 
 
-def scores_by_instance(cell: Cell) -> dict[str, list[float]]:
-    """The scores that a cell's estimate is based on, by instance."""
-    return by_instance((episode, episode.score) for episode in cell.prefix)
-
-
 def strata_of(cell: Cell) -> dict[str, str]:
     """The stratum of each instance."""
     return {episode.instance: episode.stratum for episode in cell.prefix}
-
-
-def bounds(cell: Cell) -> tuple[float, float]:
-    """The lowest and the highest score that a cell can have."""
-    return score_range(cell.suite.environment)
 
 
 def by_instance(values: Iterable[tuple[EpisodeResult, float | None]]) -> dict[str, list[float]]:

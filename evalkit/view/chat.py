@@ -138,12 +138,11 @@ def _turns(parts: Iterable[TrajectoryPart]) -> tuple[list[PartView], list[TurnVi
 
 
 def _view(part: TrajectoryPart) -> PartView:
-    if part.kind == "facts":
-        return PartView(kind=part.kind, title=part.title, text=part.text, folded=False, raw=part.raw)
     if part.kind in ("thought", "ask"):
-        return PartView(kind=part.kind, title=part.title, text=part.text, folded=bool(part.text))
-    folded = part.title in FOLDED and len(part.text) > len("(as before)")
-    return PartView(kind=part.kind, title=part.title, text=part.text, folded=folded)
+        folded = bool(part.text)
+    else:
+        folded = part.title in FOLDED and len(part.text) > len("(as before)")
+    return PartView(kind=part.kind, title=part.title, text=part.text, folded=folded, raw=part.raw)
 
 
 def _numbers(rows: Sequence[Mapping[str, Any]], *, turns: bool = False) -> str:

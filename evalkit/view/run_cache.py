@@ -143,7 +143,9 @@ class RunCache:
             state = log_state(directory)
             if slot.flaw is None or slot.tried != state:
                 slot.tried, slot.began = state, time.monotonic()
-                slot.coming = pool.submit(read_run, directory) if front else pool.submit(_glance, directory)
+                slot.coming = (
+                    pool.submit(read_run, directory) if front else pool.submit(lambda: read_run(directory).glance)
+                )
         elif isinstance(shown, Reading) and not shown.whole and slot.flaw is None:
             slot.coming = pool.submit(completed, shown)
 
@@ -176,11 +178,6 @@ class RunCache:
             if slot is not kept and slot.glance is not None:
                 room += slot.glance.ended
                 slot.done = None
-
-
-def _glance(directory: Path) -> Glance:
-    """A reading's numbers; what waits to be asked for holds no more than these."""
-    return read_run(directory).glance
 
 
 def _stale(done: Reading | Glance) -> bool:

@@ -47,6 +47,7 @@ def plan(args: argparse.Namespace) -> int:
 
 # A plan as text and tables, for a terminal of at least 80 columns.
 
+PICO_PER_CENT = 10**10
 WIDE = 110
 """The least columns for showing each cell's range and basis."""
 NAMED = 4
@@ -279,23 +280,10 @@ def next_step(plan: Plan, command: str, spec: str) -> str:
         return f"Next: {command} report {shlex.quote(f'runs/{plan.name}')}"
     if not plan.fits:
         assert plan.budget is not None
-        enough = show_plain(ceil_cents(plan.needed))
+        # Up to the next cent.
+        enough = f"{math.ceil(plan.needed / PICO_PER_CENT) / 100:.2f}".rstrip("0").removesuffix(".")
         return f"Next: {command} run {spec} --budget {enough:<11}all of it"
     return f"Next: {command} run {spec}"
-
-
-def ceil_cents(amount: float) -> int:
-    """Pico-dollars, up to the next cent."""
-    return math.ceil(amount / PICO_PER_CENT) * PICO_PER_CENT
-
-
-PICO_PER_CENT = 10**10
-
-
-def show_plain(amount: int) -> str:
-    """Pico-dollars in the form of an option's value: `12.5`."""
-    text = f"{amount // 10**12}.{amount % 10**12:012d}".rstrip("0")
-    return text.removesuffix(".")
 
 
 def _short(count: float) -> str:

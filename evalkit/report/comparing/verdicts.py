@@ -286,26 +286,27 @@ class Overall:
         """One sentence."""
         counted = ", ".join(f"{verdict} on {count:,}" for verdict, count in self.counts.items())
         text = f"{self.agents}: of {many(self.suites, 'suite')} {counted}"
-        if self.difference is None or self.p is None or self.difference.interval is None:
+        ends = self._ends
+        if self.difference is None or self.p is None or ends is None:
             return text
-        low, high = (100 * end for end in (self.difference.interval.low, self.difference.interval.high))
-        mean = f"{100 * self.difference.mean:+.1f} [{low:+.1f}, {high:+.1f}]"
+        mean = f"{100 * self.difference.mean:+.1f} [{ends[0]:+.1f}, {ends[1]:+.1f}]"
         return f"{text}; mean over suites B - A {mean}, p = {self.p:.2g}"
+
+    @property
+    def _ends(self) -> list[float] | None:
+        """Of the difference's interval, in points; None if there is none."""
+        interval = self.difference.interval if self.difference is not None else None
+        return None if interval is None else [100 * interval.low, 100 * interval.high]
 
     def to_json(self) -> dict[str, Any]:
         """As plain values, differences in points."""
         difference = self.difference
-        ends = (
-            None
-            if difference is None or difference.interval is None
-            else (difference.interval.low, difference.interval.high)
-        )
         return {
             "agents": self.agents,
             "suites": self.suites,
             "verdicts": self.counts,
             "difference": None if difference is None else 100 * difference.mean,
-            "interval": None if ends is None else [100 * end for end in ends],
+            "interval": self._ends,
             "kind": None if difference is None else difference.method,
             "p": self.p,
         }

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from evalkit.report.extras import Charts, Curve, ErrorKind, Extras, Find, PeriodStanding
-from evalkit.report.figures.curves import standing_of
 from evalkit.report.figures.marks import SCORE, Panels, bounds, by_agent, dotted, in_order, names_axis
 from evalkit.report.markets.econ import econ_tables
 from evalkit.report.markets.econ_queries import ENVIRONMENTS, LEVELS
+from evalkit.report.periods import standing as standing_at
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, packs_of
 from evalkit.report.tables import Column, Table
@@ -220,7 +220,7 @@ def market_extras(
         about=f"periods.standing of {name}",
         ends=(0, 100),
         most=most,
-        series=standing_of(name),
+        series=lambda instance, actions, periods: 100 * standing_at(name, instance, actions, periods),
     )
     return Extras(
         place=place,

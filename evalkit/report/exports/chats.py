@@ -121,11 +121,6 @@ def tools_json(tools: Iterable[Tool]) -> list[Plain]:
     ]
 
 
-def changes_json(chat: Chat) -> list[Plain]:
-    """What tools a chat offers from which of its messages on, where that changed."""
-    return [{"from_message": index, "tools": tools_json(tools)} for index, tools in chat.changes]
-
-
 def tokens(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """The tokens of some rows together."""
     all_rows = list(rows)
@@ -191,10 +186,11 @@ def transcript_lines(episode: ExportedEpisode) -> Iterator[Plain]:
     """An episode's lines: one a chat."""
     about = episode_json(episode)
     for chat in chats(episode):
+        changed = [{"from_message": index, "tools": tools_json(tools)} for index, tools in chat.changes]
         yield {
             "messages": [message_json(entry) for entry in chat.entries],
             "tools": tools_json(chat.tools),
-            **({"tools_changed": changes_json(chat)} if chat.changes else {}),
+            **({"tools_changed": changed} if changed else {}),
             **({"asks": list(_asks(episode, chat))} if episode.agent.code is not None else {}),
             "metadata": {**about, "chat": _about(chat)},
         }

@@ -19,9 +19,9 @@ import numpy as np
 
 from evalkit.envs.table import ENVIRONMENTS, OWN_ENVIRONMENTS
 from evalkit.report import vega
-from evalkit.report.extras import Curve, Series, all_extras, extras_of
+from evalkit.report.extras import Curve, all_extras, extras_of
 from evalkit.report.figures.marks import SHORT, Panels, axes_in, bounds, by_agent, in_order, numeric
-from evalkit.report.periods import ACTIONS, Action, logged_actions, standing
+from evalkit.report.periods import ACTIONS, Action, logged_actions
 from evalkit.report.scores import AGENT, packs_of
 from evalkit.report.tables import Column, Table, columns_of
 from evalkit.report.vega import MOST_MARKS, Figure, spec_of
@@ -43,11 +43,6 @@ MOST_COLUMNS = 3
 
 TOTAL, HEIGHT, GAP = vega.WIDTH + 60, 80, 14
 """Width of the panels of a row together, height of one, space between two; in pixels."""
-
-
-def standing_of(environment: str) -> Series:
-    """What stands at the end of each period, in percent of the optimum."""
-    return lambda instance, actions, periods: 100 * standing(environment, instance, actions, periods)
 
 
 _QUERY = """\
