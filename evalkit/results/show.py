@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from operator import eq
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,11 +128,12 @@ def find_episode(keys: Iterable[EpisodeKey], wanted: str) -> EpisodeKey:
         named = "".join(f"\n  {key.id}  {key.place}" for key in matches[:NAMED])
         more = f"\n  and {len(matches) - NAMED:,} more" if len(matches) > NAMED else ""
         raise RunError(f"{wanted!r} is the beginning of {len(matches):,} episodes; write more of it:{named}{more}")
-    replicate = next((key.place for key in known if key.place.startswith(f"{wanted}:")), "")
-    hint = f" Did you mean {replicate!r}?" if replicate else ""
-    hint = hint or (nearest(wanted, [key.place for key in known]) if ":" in wanted else "")
+    parts = [*wanted.split(":"), "0"][:4]  # without a replicate, the first is meant
+    right = [sum(map(eq, parts, key.place.split(":"))) for key in known]
+    closest = [key.place for key, most in zip(known, right, strict=True) if most == max(right)]
+    hint = nearest(":".join(parts), closest) if ":" in wanted else ""
     if len(hint) > 200:
-        hint = f" One that the run holds: {known[0].place}"
+        hint = f" One that the run holds: {closest[0]}"
     form = "Write an id, the beginning of one, or agent:suite:instance:replicate."
     raise RunError(f"The run holds no episode {wanted!r}.{hint or f' {form}'}")
 

@@ -51,6 +51,9 @@ def test_an_ambiguous_beginning_lists_what_it_may_mean() -> None:
         ("knut:s:i0:1", "Did you mean 'knuth:s:i0:1'?"),
         ("gpt:s?k=2:i1", "Did you mean 'gpt:s?k=2:i1:0'?"),
         ("knuth:s:i0", "Did you mean 'knuth:s:i0:0'?"),
+        ("nobody:s?k=2:i1:0", "Did you mean 'gpt:s?k=2:i1:0'?"),
+        ("knutt:s:i0", "Did you mean 'knuth:s:i0:0'?"),
+        ("knuth:s:i7:1", "Did you mean 'knuth:s:i0:1'?"),
     ],
 )
 def test_an_unknown_episode_is_told_with_a_way_out(wanted: str, words: str) -> None:
