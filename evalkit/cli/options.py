@@ -195,7 +195,12 @@ def report(sub: argparse.ArgumentParser) -> None:
     part = sub.add_argument_group("other tables, instead of the standard ones")
     part.add_argument("--beside", choices=("paper",), help="the papers' tables, each below this run's own")
     part.add_argument("--by", metavar="TAG", help="means of agents that share a tag: family, or open,proprietary")
-    part.add_argument("--table", metavar="NAME", action="append", help="this table alone: scores; can be repeated")
+    part.add_argument(
+        "--table",
+        metavar="NAME",
+        action="append",
+        help="this table alone: scores; a name that is none lists all; can be repeated",
+    )
     part.add_argument("--quotes", action="store_true", help="one trajectory quoted per kind of error")
 
 

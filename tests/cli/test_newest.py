@@ -92,7 +92,9 @@ def test_one_table_of_a_report(call: Call, two: Path) -> None:
     said = json.loads(call("report", "first", "--table", "scores", "--table", "money", "--json").out)
     assert list(said["tables"]) == ["scores", "money"]
     refused = call("report", "first", "--table", "score")
-    assert "the run has no table 'score'. Did you mean 'scores'?" in refused.message
+    assert "the run has no table 'score'. Did you mean 'scores'? Its tables: scores, " in refused.message
+    other = call("report", "first", "--table", "?")
+    assert "the run has no table '?'. Its tables: scores, " in other.message
 
 
 def test_two_agents_need_no_names_and_three_do(call: Call, two: Path, here: Path) -> None:

@@ -113,7 +113,8 @@ def _chosen(args: argparse.Namespace, directory: Path, run: Report) -> Report:
     for name in args.table or ():
         known = {table.name: table for table in run.tables}
         if name not in known:
-            raise UsageError(f"--table: the run has no table {name!r}.{nearest(name, known)}")
+            near = nearest(name, known).partition(" Valid:")[0]
+            raise UsageError(f"--table: the run has no table {name!r}.{near} Its tables: {', '.join(known)}.")
         tables.append(known[name])
     return replace(run, tables=tuple(tables)) if tables else run
 
