@@ -104,6 +104,9 @@ def test_a_plan_names_the_stand_in_of_a_model(call: Call, here: Path) -> None:
     assert "turns of gpt-5 are those of the policy knuth" in said.out
     assert "(assumed)" in said.out
     assert "No budget is set" in said.out
+    (here / "sweep.toml").write_text(f'{model}budget_usd = "0.25"\n{suite}')
+    said = call("plan", "sweep.toml")
+    assert "The run has no budget, but agents have their own: gpt-5 $0.2500." in " ".join(said.out.split())
 
 
 def test_status_as_json_has_its_schema(call: Call, run: str) -> None:

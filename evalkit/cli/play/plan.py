@@ -257,7 +257,8 @@ def _listed(names: Iterable[str]) -> str:
 
 def _budget_words(plan: Plan) -> str:
     if plan.budget is None:
-        return "No budget is set."
+        own = _listed(f"{agent} {show_usd(budget)}" for agent, budget in plan.own_budgets.items())
+        return f"The run has no budget, but agents have their own: {own}." if own else "No budget is set."
     budget = show_usd(plan.budget)
     if plan.spent + plan.cost > plan.budget:
         fits = sum(math.floor(plan.pays_for * cell.episodes) for cell in plan.cells)

@@ -235,6 +235,7 @@ async def plan_sweep(
         reply_s=reply_s,
         assumed=frozenset(reply_s.keys() - known.reply_s.keys()),
         budget=resolved.sweep.budget,
+        own_budgets={agent.name: agent.budget for agent in resolved.sweep.agents if agent.budget is not None},
         spent=known.spent,
         in_flight=_in_flight(resolved, plans, known.spent),
         marks={agent.name: agent.marks for agent in agents},

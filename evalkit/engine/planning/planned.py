@@ -175,6 +175,8 @@ class Plan:
     assumed: frozenset[str]
     """Lanes for which that is only the default."""
     budget: int | None
+    own_budgets: Mapping[str, int] = field(default_factory=dict)
+    """Pico-dollars of agents that have a budget of their own, by name."""
     spent: int = 0
     """Pico-dollars that the run has spent already."""
     in_flight: int | None = None
