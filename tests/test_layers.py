@@ -264,7 +264,7 @@ MOST_LINES = {
     "store": 5_628,  # sums by tier; what a run has spent, once instead of in five places
     "frozen": 1_170,
     "client": 5_610,  # tiers: their requests, pace and money
-    "cli": 5_700,  # chains of queries, sheets, tiers, a gate, where one is, completion, an install page
+    "cli": 5_705,  # chains of queries, sheets, tiers, a gate, where one is, completion, an install page
     "wire": 4_600,  # tiers by dialect, caches that last
     "view": 3_600,
     "spec": 3_570,  # tiers in provider files, duopoly's imported history, scopes, a gate, where one is
