@@ -29,7 +29,7 @@ def sql(args: argparse.Namespace) -> int:
         _tell(answer, args)
     except (OverflowError, ValueError, TypeError) as flaw:  # Arrow's too: dates after 9999, lists as keys of maps
         raise UsageError(
-            f"The answer holds a value that cannot be printed ({flaw}). RoleAskers it in the query: `COLUMN::varchar`."
+            f"The answer holds a value that cannot be printed ({flaw}). Cast it in the query: `COLUMN::varchar`."
         ) from flaw
     return 0
 
